@@ -1,0 +1,165 @@
+//! A medium in memory, for tests, simulation and benchmarks.
+//!
+//! It is lean: a sector whose words are all equal takes no memory of its own, so a large disk of zeros is small.
+//! It is strict: an append over something appended since the zone was erased (M1) is a bug of the caller, and
+//! panics. It is durable only as far as the process is.
+//!
+//! One lock for each zone: threads that work in different zones never wait for each other.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::RwLock;
+
+use crate::bounds::{index, total_len, wide};
+use crate::{Geometry, Medium, Position, Result, ZoneId};
+
+mod zone;
+
+use zone::{Content, Zone};
+
+/// What an erased zone of a noisy medium reads as.
+pub const NOISE: u8 = 0xA5;
+
+/// A medium in memory.
+///
+/// ```
+/// use lode_media::{Geometry, Medium, Position, ZoneId, ram::RamMedium};
+///
+/// let medium = RamMedium::new(Geometry { zones: 8, zone_bytes: 1 << 20, append_align: 4096, devices: 1 });
+/// let start = Position { zone: ZoneId(5), offset: 0 };
+/// medium.append(start, &[&[1; 4000], &[2; 96]])?;
+/// let mut found = [0; 2];
+/// medium.read(Position { offset: 3999, ..start }, &mut found)?;
+/// assert_eq!(found, [1, 2]);
+/// # Ok::<(), lode_media::Error>(())
+/// ```
+pub struct RamMedium {
+    geometry: Geometry,
+    zones: Vec<RwLock<Zone>>,
+    appends: AtomicU64,
+    appended_bytes: AtomicU64,
+    reads: AtomicU64,
+    erases: AtomicU64,
+    syncs: AtomicU64,
+}
+
+/// What a medium in memory has been asked to do so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Appends.
+    pub appends: u64,
+    /// Bytes of all appends.
+    pub appended_bytes: u64,
+    /// Reads, each of a group by itself.
+    pub reads: u64,
+    /// Erases.
+    pub erases: u64,
+    /// Syncs.
+    pub syncs: u64,
+}
+
+impl RamMedium {
+    /// A medium whose zones read as zeros where nothing has been appended since they were erased.
+    ///
+    /// Panics if the geometry has no zones, or zones that are not whole multiples of the alignment.
+    pub fn new(geometry: Geometry) -> Self {
+        Self::filled(geometry, 0)
+    }
+
+    /// A medium whose zones read as noise ([`NOISE`]) where nothing has been appended since they were erased.
+    pub fn noisy(geometry: Geometry) -> Self {
+        Self::filled(geometry, NOISE)
+    }
+
+    fn filled(geometry: Geometry, fill: u8) -> Self {
+        if let Err(error) = geometry.check() {
+            panic!("{error}");
+        }
+        let zone = || RwLock::new(Zone::new(geometry, fill));
+        RamMedium {
+            geometry,
+            zones: (0..geometry.zones).map(|_| zone()).collect(),
+            appends: AtomicU64::new(0),
+            appended_bytes: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
+            erases: AtomicU64::new(0),
+            syncs: AtomicU64::new(0),
+        }
+    }
+
+    /// Bytes of memory that the content takes, without the table of the sectors.
+    pub fn stored_bytes(&self) -> u64 {
+        self.zones.iter().map(|zone| zone.read().stored_bytes()).sum()
+    }
+
+    /// What has been asked of it so far.
+    pub fn counts(&self) -> Counts {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counts {
+            appends: load(&self.appends),
+            appended_bytes: load(&self.appended_bytes),
+            reads: load(&self.reads),
+            erases: load(&self.erases),
+            syncs: load(&self.syncs),
+        }
+    }
+
+    /// Puts bytes in place behind the contract's back, whatever was appended: for damage and for power cuts.
+    /// Any offset and length inside one zone.
+    pub fn overwrite(&self, at: Position, bytes: &[u8]) -> Result<()> {
+        self.geometry.check_range(at, bytes.len())?;
+        self.zone(at.zone).write().overwrite(at.offset, bytes);
+        Ok(())
+    }
+
+    fn zone(&self, zone: ZoneId) -> &RwLock<Zone> {
+        &self.zones[index(zone.0)]
+    }
+}
+
+impl Medium for RamMedium {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn read(&self, at: Position, into: &mut [u8]) -> Result<()> {
+        self.geometry.check_range(at, into.len())?;
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.zone(at.zone).read().read(at.offset, into);
+        Ok(())
+    }
+
+    fn append(&self, at: Position, pieces: &[&[u8]]) -> Result<()> {
+        let len = total_len(pieces);
+        self.geometry.check_append(at, len)?;
+        self.appends.fetch_add(1, Ordering::Relaxed);
+        self.appended_bytes.fetch_add(wide(len), Ordering::Relaxed);
+        // Copied before the lock is taken, so that appends to one zone copy side by side.
+        let content = Content::of(pieces, self.geometry);
+        if let Err(words) = self.zone(at.zone).write().append(at.offset, len, content) {
+            panic!("M1: an append of {len} bytes at offset {} of zone {} {words}", at.offset, at.zone.0);
+        }
+        Ok(())
+    }
+
+    fn erase(&self, zone: ZoneId) -> Result<()> {
+        self.geometry.check_zone(zone)?;
+        self.erases.fetch_add(1, Ordering::Relaxed);
+        self.zone(zone).write().erase();
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for RamMedium {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RamMedium({:?}, {:?})", self.geometry, self.counts())
+    }
+}
+
+#[cfg(test)]
+mod tests;

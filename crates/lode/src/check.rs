@@ -1,0 +1,236 @@
+//! Check and scrub: every invariant verified from the medium alone, and every stored block read.
+//!
+//! `check` recovers what the medium holds without writing, then builds the usage anew from the map: it does not believe
+//! the counts that the records kept (I4), nor that no two blocks share a place (I2).
+
+use crate::disk::Inner;
+use crate::disk::open::Disk;
+use crate::disk::options::OpenOptions;
+use crate::error::Result;
+use crate::map::Slot;
+use crate::types::{ListId, Location, Lsn, index, len_u32, len_u64};
+use crate::zones::Holds;
+use lode_media::Medium;
+use std::sync::Arc;
+
+/// What a check found.
+#[derive(Clone, Debug, Default)]
+pub struct CheckReport {
+    /// Everything that is not as it must be; empty if the disk is sound.
+    pub problems: Vec<String>,
+    /// Lists, deleted ones that are not drained included.
+    pub lists: u64,
+    /// Stored blocks.
+    pub blocks: u64,
+    /// Their bytes.
+    pub live_bytes: u64,
+    /// Zones that hold segments.
+    pub segments: u32,
+    /// The position behind the last change.
+    pub last: Lsn,
+}
+
+/// A stored block that cannot be read as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The volume, or the number of its list.
+    pub volume: String,
+    /// The block.
+    pub block: u64,
+    /// Where it lies.
+    pub place: String,
+    /// What is wrong.
+    pub problem: String,
+}
+
+/// What a scrub found.
+#[derive(Clone, Debug, Default)]
+pub struct ScrubReport {
+    /// Blocks read.
+    pub blocks: u64,
+    /// Their stored bytes.
+    pub bytes: u64,
+    /// Those that are damaged.
+    pub damaged: Vec<Damage>,
+}
+
+/// A medium that is borrowed for the length of a check.
+struct Borrowed(Arc<dyn Medium>);
+
+impl Disk {
+    /// Verifies everything that can be verified without reading the data itself. Never writes. Cost: reads all tables.
+    ///
+    /// An error means that nothing could be checked: no disk, another format. Damage is in the report.
+    pub fn check(medium: Arc<dyn Medium>) -> Result<CheckReport> {
+        let borrowed = Borrowed(medium);
+        let mut report = CheckReport::default();
+        let options = OpenOptions { read_only: true, background: false, cache_bytes: 0, ..OpenOptions::default() };
+        let disk = match Disk::open(borrowed.0, &options) {
+            Ok(disk) => disk,
+            Err(error) if error.kind() == crate::ErrorKind::Corrupt => {
+                report.problems.push(error.to_string());
+                return Ok(report);
+            }
+            Err(error) => return Err(error),
+        };
+        let inner = disk.inner();
+        if let Some(damage) = &inner.damaged {
+            report.problems.push(damage.clone());
+        }
+        report.last = disk.position();
+        inner.check_map(&mut report)?;
+        inner.check_tables(&mut report);
+        Ok(report)
+    }
+
+    /// Reads and verifies every stored block. `progress` is told bytes done and in all. Never writes.
+    pub fn scrub(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<ScrubReport> {
+        let inner = self.inner();
+        let total = inner.core.lock().state.zones.live;
+        let mut report = ScrubReport::default();
+        for list in inner.all_lists() {
+            let mut number = 0;
+            while let Some(blocks) = inner.section_blocks(list, number)? {
+                for chunk in blocks.chunks(64) {
+                    let places: Vec<(Location, u32)> = chunk.iter().map(|(_, place, checksum)| (*place, *checksum)).collect();
+                    for ((block, place, checksum), read) in chunk.iter().zip(inner.read_stored(&places)) {
+                        report.blocks += 1;
+                        report.bytes += u64::from(place.footprint());
+                        let Err(problem) = read else { continue };
+                        // Moved, changed or not written yet: not damage.
+                        let core = inner.core.lock();
+                        let same = matches!(core.state.lookup(list, *block), Ok(Some(now)) if now == (*place, *checksum));
+                        if same && core.writer.stored(*place).is_none() {
+                            let volume = core.state.lists.get(&list).map_or_else(|| format!("list {}", list.0), |list| list.meta.name.clone());
+                            report.damaged.push(Damage { volume, block: *block, place: format!("{place:?}"), problem });
+                        }
+                    }
+                    progress(report.bytes.min(total), total);
+                }
+                number += 1;
+            }
+        }
+        Ok(report)
+    }
+}
+
+impl Inner {
+    fn all_lists(&self) -> Vec<ListId> {
+        self.core.lock().state.lists.keys().copied().collect()
+    }
+
+    /// The stored blocks of one section of a list. `None`: behind the last section.
+    fn section_blocks(&self, list: ListId, number: u32) -> Result<Option<Vec<(u64, Location, u32)>>> {
+        let shift = self.shape.section_blocks_shift();
+        let first = u64::from(number) << shift;
+        if self.core.lock().state.lists.get(&list).is_none_or(|list| index(number) >= list.sections.len()) {
+            return Ok(None);
+        }
+        self.load_range(list, first, first + (1 << shift))?;
+        let core = self.core.lock();
+        let mut blocks = Vec::new();
+        if let Some(section) = core.state.map_section(list, number) {
+            for (n, slot) in section.slots.iter().enumerate() {
+                let start = first + len_u64(n) * u64::from(self.shape.leaf_blocks());
+                if let Slot::Loaded(leaf) = slot {
+                    blocks.extend(leaf.iter().map(|(at, place, checksum)| (start + u64::from(at), place, checksum)));
+                }
+            }
+        }
+        Ok(Some(blocks))
+    }
+
+    fn check_map(&self, report: &mut CheckReport) -> Result<()> {
+        let zones = index(self.shape.zones);
+        let mut usage = vec![(0u32, 0u32); zones];
+        let mut places: Vec<(Location, ListId, u64)> = Vec::new();
+        for list in self.all_lists() {
+            report.lists += 1;
+            let (blocks, block_bytes, name) = {
+                let core = self.core.lock();
+                let meta = &core.state.lists[&list].meta;
+                (meta.blocks(), meta.block_bytes(), meta.name.clone())
+            };
+            let mut number = 0;
+            loop {
+                let section = match self.section_blocks(list, number) {
+                    Ok(Some(section)) => section,
+                    Ok(None) => break,
+                    Err(error) => {
+                        report.problems.push(error.to_string());
+                        number += 1;
+                        continue;
+                    }
+                };
+                for (block, place, _) in section {
+                    report.blocks += 1;
+                    report.live_bytes += u64::from(place.footprint());
+                    if block >= blocks {
+                        report.problems.push(format!("{name} block {block}: expected only blocks below {blocks} (I1)"));
+                    }
+                    if place.stored() > block_bytes || place.kind().is_none() {
+                        report.problems.push(format!("{name} block {block}: expected at most {block_bytes} stored bytes, found {place:?}"));
+                    }
+                    let end = u64::from(place.offset()) + u64::from(place.footprint());
+                    match usage.get_mut(index(place.zone())) {
+                        Some(usage) if end <= u64::from(self.shape.zone_bytes) => {
+                            usage.0 = usage.0.saturating_add(place.footprint());
+                            usage.1 += 1;
+                            places.push((place, list, block));
+                        }
+                        _ => report.problems.push(format!("{name} block {block}: expected a place on the disk, found {place:?}")),
+                    }
+                }
+                number += 1;
+            }
+        }
+        places.sort_unstable();
+        for pair in places.windows(2) {
+            let ((a, list_a, block_a), (b, list_b, block_b)) = (pair[0], pair[1]);
+            if a.zone() == b.zone() && a.offset() + a.footprint() > b.offset() {
+                report.problems.push(format!("list {} block {block_a} and list {} block {block_b} share bytes at {b:?} (I2)", list_a.0, list_b.0));
+            }
+        }
+        let core = self.core.lock();
+        for (number, (zone, (live, blocks))) in core.state.zones.all.iter().zip(usage).enumerate() {
+            if (zone.live, zone.blocks) != (live, blocks) {
+                report.problems.push(format!(
+                    "zone {number}: expected a usage of {live} bytes in {blocks} blocks, as the map has it, found {} in {} (I4)",
+                    zone.live, zone.blocks
+                ));
+            }
+            if live > 0 && !matches!(zone.holds, Holds::Main | Holds::Moved | Holds::Aside) {
+                report.problems.push(format!("zone {number}: expected a zone of blocks, since {blocks} live in it, found one that holds {:?}", zone.holds));
+            }
+            if matches!(zone.holds, Holds::Main | Holds::Moved) {
+                report.segments += 1;
+            }
+            if zone.holds == Holds::Aside {
+                report.problems.push(format!("zone {number} is set aside: it holds damage"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Both copies of every object are where they should be, in zones of tables.
+    fn check_tables(&self, report: &mut CheckReport) {
+        let core = self.core.lock();
+        let tables = core.state.table_bytes();
+        for zone in tables.keys() {
+            let holds = core.state.zones.all.get(index(*zone)).map(|zone| zone.holds);
+            if !matches!(holds, Some(Holds::TableA | Holds::TableB)) {
+                report.problems.push(format!("zone {zone}: expected a zone of tables, since the root names some in it, found {holds:?}"));
+            }
+        }
+        let keys: Vec<_> = core.state.directory.slots.iter().flatten().copied().collect();
+        let mut objects: Vec<_> = keys.iter().filter_map(|key| core.state.meta(*key)).flat_map(|meta| meta.objects().copied().collect::<Vec<_>>()).collect();
+        objects.extend(core.state.directory.pages.iter().filter(|page| !page.is_none()));
+        drop(core);
+        for object in objects {
+            for (n, problem) in crate::objects::verify(&*self.medium, &object) {
+                let (zone, offset) = object.copies()[n];
+                report.problems.push(format!("tables in zone {zone} at offset {offset} (copy {} of 2): {problem}", len_u32(n) + 1));
+            }
+        }
+    }
+}

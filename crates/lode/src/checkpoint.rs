@@ -1,0 +1,449 @@
+//! Checkpoints: the tables written in changes, a few at a time (Mime, incremental checkpoints).
+//!
+//! A section is written when the oldest change it lacks falls out of the window that recovery may have to replay (R22).
+//! It is written as a delta, or as an image once its deltas would outweigh one, or become too many. Each object goes to
+//! two streams; then the directory pages that name it; then, after a sync of all of it and of every record it includes,
+//! a root (R23, R25).
+//!
+//! One thread at a time: the caller holds `maintaining`.
+
+use crate::disk::Inner;
+use crate::disk::options::Survive;
+use crate::error::{Error, Result};
+use crate::format::object::{DELTA, DIRECTORY, IMAGE, ObjectRef, SectionEntry, encode};
+use crate::format::records::{ListMeta, Record};
+use crate::format::root::{Root, RootImage};
+use crate::log::side::Side;
+use crate::map::{SectionMeta, Slot, page};
+use crate::state::{LeafKey, SectionKey, State};
+use crate::types::{Lsn, index, len_u32};
+use crate::zones::Holds;
+use lode_media::{AlignedBuffer, Position};
+use std::collections::BTreeMap;
+
+/// So many bytes of objects are gathered before they are written.
+const GATHER_BYTES: usize = 1 << 20;
+
+/// What was made of a section, before it is written.
+struct Encoded {
+    key: SectionKey,
+    image: bool,
+    bytes: Vec<u8>,
+    checksum: u32,
+}
+
+enum Next {
+    Encoded(Encoded),
+    Load(LeafKey),
+    Nothing,
+}
+
+impl State {
+    /// Bytes of tables in each zone that the sections and the directory refer to now.
+    pub fn table_bytes(&self) -> BTreeMap<u32, u64> {
+        let mut zones = BTreeMap::new();
+        let maps = self.lists.values().flat_map(|list| list.sections.iter().flatten().map(|section| &section.meta));
+        let metas = maps.chain(self.list_pages.values()).chain(self.zone_pages.values());
+        for object in metas.flat_map(SectionMeta::objects).chain(self.directory.pages.iter().filter(|page| !page.is_none())) {
+            for (zone, _) in object.copies() {
+                *zones.entry(zone).or_default() += u64::from(object.bytes);
+            }
+        }
+        zones
+    }
+
+    /// The next section that lacks a record below `before`, encoded; or what must be loaded for that.
+    fn encode_next(&mut self, before: Lsn, lsn: Lsn, forced: Option<SectionKey>) -> Next {
+        let Some(key) = forced.or_else(|| self.dirty.first().filter(|(dirty, _)| *dirty < before).map(|(_, key)| *key)) else {
+            return Next::Nothing;
+        };
+        let encoded = match key {
+            SectionKey::Lists(number) => Some(self.encode_lists(number)),
+            SectionKey::Zones(number) => Some(self.encode_zones(number)),
+            SectionKey::Map(list, number) => match self.encode_map(list, number, forced.is_some()) {
+                Ok(encoded) => encoded,
+                Err(leaf) => return Next::Load(LeafKey { list, section: number, leaf }),
+            },
+        };
+        self.clean(key);
+        let Some((kind, leaves)) = encoded else { return Next::Nothing };
+        if let Some(meta) = self.meta_mut(key) {
+            meta.lsn = lsn;
+        }
+        let (bytes, checksum) = encode(kind, &leaves);
+        Next::Encoded(Encoded { key, image: kind == IMAGE, bytes, checksum })
+    }
+
+    fn encode_lists(&self, number: u32) -> (u32, Vec<(u32, Vec<u8>)>) {
+        let first = number * self.shape.lists_per_page;
+        let mut bytes = Vec::new();
+        let range = crate::types::ListId(first)..crate::types::ListId(first.saturating_add(self.shape.lists_per_page));
+        for (_, list) in self.lists.range(range) {
+            ListMeta::encode(&list.meta, &mut bytes);
+        }
+        (IMAGE, vec![(0, bytes)])
+    }
+
+    fn encode_zones(&self, number: u32) -> (u32, Vec<(u32, Vec<u8>)>) {
+        let first = index(number * self.shape.zones_per_page);
+        let end = (first + index(self.shape.zones_per_page)).min(self.zones.all.len());
+        let mut bytes = Vec::new();
+        for zone in &self.zones.all[first..end] {
+            zone.encode(&mut bytes);
+        }
+        (IMAGE, vec![(0, bytes)])
+    }
+
+    /// `Err`: this leaf must be loaded first.
+    fn encode_map(&mut self, list: crate::types::ListId, number: u32, force_image: bool) -> std::result::Result<Option<(u32, Vec<(u32, Vec<u8>)>)>, u32> {
+        let deltas_max = self.shape.deltas_max;
+        let Some(section) = self.map_section_mut(list, number) else { return Ok(None) };
+        if let Some(leaf) = section.pending.keys().next() {
+            return Err(*leaf);
+        }
+        let changed = section.slots.iter().enumerate().filter_map(|(n, slot)| match slot {
+            Slot::Loaded(leaf) if leaf.is_changed() => Some((len_u32(n), page::delta(leaf))),
+            _ => None,
+        });
+        let deltas: Vec<(u32, Vec<u8>)> = changed.collect();
+        let delta_bytes = 16 + deltas.iter().map(|(_, page)| 16 + page.len() as u64).sum::<u64>();
+        let meta = &section.meta;
+        let image = force_image || meta.image.is_none() || meta.deltas.len() >= deltas_max || meta.delta_bytes() + delta_bytes > u64::from(meta.image.bytes);
+        if image && let Some(n) = section.slots.iter().position(|slot| matches!(slot, Slot::Cold)) {
+            return Err(len_u32(n));
+        }
+        let pages = if image {
+            let leaves = section.slots.iter().enumerate().filter_map(|(n, slot)| match slot {
+                Slot::Loaded(leaf) if !leaf.is_empty() => Some((len_u32(n), page::image(leaf))),
+                _ => None,
+            });
+            leaves.collect()
+        } else {
+            deltas
+        };
+        for slot in &mut section.slots {
+            if let Slot::Loaded(leaf) = slot {
+                leaf.forget_changes();
+            }
+        }
+        Ok(Some((if image { IMAGE } else { DELTA }, pages)))
+    }
+
+    fn install(&mut self, encoded: &Encoded, object: ObjectRef) {
+        let slots_per_page = self.shape.slots_per_page;
+        let Some(meta) = self.meta_mut(encoded.key) else { return };
+        if encoded.image {
+            meta.image = object;
+            meta.deltas.clear();
+        } else {
+            meta.deltas.push(object);
+        }
+        let slot = meta.slot;
+        let slot = slot.unwrap_or_else(|| self.directory.assign(encoded.key, slots_per_page));
+        if let Some(meta) = self.meta_mut(encoded.key) {
+            meta.slot = Some(slot);
+        }
+        self.directory.dirty.insert(slot / slots_per_page);
+    }
+
+    fn encode_directory_page(&self, number: u32) -> (Vec<u8>, u32) {
+        let first = index(number * self.shape.slots_per_page);
+        let end = (first + index(self.shape.slots_per_page)).min(self.directory.slots.len());
+        let mut bytes = Vec::new();
+        for (n, key) in self.directory.slots[first.min(end)..end].iter().enumerate() {
+            let Some(key) = key else { continue };
+            let Some(meta) = self.meta(*key) else { continue };
+            let (table, list, section, leaves) = match key {
+                SectionKey::Map(list, number) => (1, list.0, *number, self.map_section(*list, *number).map_or(0, |section| section.leaf_bits())),
+                SectionKey::Lists(number) => (2, 0, *number, 0),
+                SectionKey::Zones(number) => (3, 0, *number, 0),
+            };
+            SectionEntry {
+                table,
+                list,
+                number: section,
+                slot: len_u32(first + n),
+                lsn: meta.lsn.0,
+                leaves,
+                zone_a: meta.image.zone_a,
+                offset_a: meta.image.offset_a,
+                zone_b: meta.image.zone_b,
+                offset_b: meta.image.offset_b,
+                bytes: meta.image.bytes,
+                checksum: meta.image.checksum,
+                deltas: len_u32(meta.deltas.len()),
+                reserved: 0,
+            }
+            .push_to(&mut bytes);
+            for delta in &meta.deltas {
+                delta.push_to(&mut bytes);
+            }
+        }
+        encode(DIRECTORY, &[(0, bytes)])
+    }
+}
+
+impl Inner {
+    /// Makes sure that both table streams have room for `data` bytes, going on in other zones if not.
+    fn table_room(&self, data: u32) -> Result<()> {
+        for holds in [Holds::TableA, Holds::TableB] {
+            let side = |core: &mut crate::disk::Core| if holds == Holds::TableA { core.table_a.fits(&self.shape, data, 0) } else { core.table_b.fits(&self.shape, data, 0) };
+            if side(&mut self.core.lock()) {
+                continue;
+            }
+            self.open_side(holds)?;
+            if !side(&mut self.core.lock()) {
+                return Err(Error::new(crate::ErrorKind::Unsupported, format!("tables of {data} bytes do not fit in a zone of {} bytes", self.shape.zone_bytes)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on with a side stream in another zone. The record of that enters the stream before anything refers to it.
+    pub(crate) fn open_side(&self, holds: Holds) -> Result<()> {
+        let zone = self.zone_for_side()?;
+        self.erase_zone(zone).inspect_err(|error| self.core.lock().latch(error))?;
+        self.with_room(0, 64, true, |core| {
+            let segment = core.writer.next_segment();
+            core.write_record(&Record::ZoneOpened { zone, stream: holds.stream(), segment: segment.0 });
+            let side: &mut Side = match holds {
+                Holds::TableA => &mut core.table_a,
+                Holds::TableB => &mut core.table_b,
+                _ => &mut core.moved,
+            };
+            let before = side.zone;
+            side.open(zone, segment);
+            if let Some(before) = before {
+                core.state.zones.get_mut(before).open = false;
+            }
+            core.state.zones.get_mut(zone).open = true;
+        })
+    }
+
+    /// A zone out of the reserve, for the cleaner and the tables.
+    fn zone_for_side(&self) -> Result<u32> {
+        let mut core = self.core.lock();
+        core.alive()?;
+        if let Some(zone) = core.take_zone() {
+            return Ok(zone);
+        }
+        drop(core);
+        self.free_dead(true)?;
+        let mut core = self.core.lock();
+        core.take_zone().ok_or_else(|| self.full(&core, 0))
+    }
+
+    /// Writes objects to both table streams. Gives back where they lie, in order.
+    fn write_objects(&self, objects: &[(&[u8], u32)]) -> Result<Vec<ObjectRef>> {
+        let mut data = Vec::new();
+        let mut offsets = Vec::new();
+        for (bytes, _) in objects {
+            offsets.push(len_u32(data.len()));
+            data.extend_from_slice(bytes);
+            data.resize(data.len().next_multiple_of(16), 0);
+        }
+        self.table_room(len_u32(data.len()))?;
+        let mut places: Vec<(u32, u32)> = Vec::new();
+        let mut batches: Vec<(Position, AlignedBuffer)> = Vec::new();
+        {
+            let mut core = self.core.lock();
+            let core = &mut *core;
+            for side in [&mut core.table_a, &mut core.table_b] {
+                places.push((side.zone.expect("room was made"), side.data_offset(&self.shape)));
+                batches.push(side.build(&self.shape, self.disk, &data, &[], 0));
+            }
+        }
+        for (at, buffer) in &batches {
+            self.append_side(*at, buffer)?;
+        }
+        let mut core = self.core.lock();
+        core.counters.checkpoint_bytes += batches.iter().map(|(_, buffer)| buffer.len() as u64).sum::<u64>();
+        let refs = objects.iter().zip(offsets).map(|((bytes, checksum), offset)| ObjectRef {
+            zone_a: places[0].0,
+            offset_a: places[0].1 + offset,
+            zone_b: places[1].0,
+            offset_b: places[1].1 + offset,
+            bytes: len_u32(bytes.len()),
+            checksum: *checksum,
+        });
+        Ok(refs.collect())
+    }
+
+    /// Appends a batch of a side stream.
+    pub(crate) fn append_side(&self, at: Position, buffer: &AlignedBuffer) -> Result<()> {
+        self.core.lock().alive()?;
+        self.medium.append(at, &[buffer]).map_err(|error| {
+            let error = Error::media(format!("appending to zone {} at offset {}", at.zone.0, at.offset), error);
+            self.core.lock().latch(&error);
+            error
+        })
+    }
+
+    /// Writes every section that lacks a record below `before`. True: some were written.
+    fn write_sections(&self, before: Lsn) -> Result<bool> {
+        let mut wrote = false;
+        loop {
+            let mut gathered: Vec<Encoded> = Vec::new();
+            while gathered.iter().map(|encoded| encoded.bytes.len()).sum::<usize>() < GATHER_BYTES.min(index(self.shape.zone_bytes / 8)) {
+                match self.next_section(before, None)? {
+                    Some(encoded) => gathered.push(encoded),
+                    None => break,
+                }
+            }
+            if gathered.is_empty() {
+                return Ok(wrote);
+            }
+            self.write_encoded(&gathered)?;
+            wrote = true;
+        }
+    }
+
+    fn next_section(&self, before: Lsn, forced: Option<SectionKey>) -> Result<Option<Encoded>> {
+        loop {
+            let mut core = self.core.lock();
+            let lsn = core.writer.lsn;
+            match core.state.encode_next(before, lsn, forced) {
+                Next::Encoded(encoded) => return Ok(Some(encoded)),
+                Next::Nothing => return Ok(None),
+                Next::Load(key) => {
+                    drop(core);
+                    self.load(key)?;
+                }
+            }
+        }
+    }
+
+    fn write_encoded(&self, gathered: &[Encoded]) -> Result<()> {
+        // One batch for all, unless a single one is nearly a zone.
+        let mut start = 0;
+        while start < gathered.len() {
+            let mut end = start + 1;
+            let mut bytes = gathered[start].bytes.len();
+            while end < gathered.len() && bytes + gathered[end].bytes.len() < index(self.shape.zone_bytes / 4) {
+                bytes += gathered[end].bytes.len() + 16;
+                end += 1;
+            }
+            let objects: Vec<(&[u8], u32)> = gathered[start..end].iter().map(|encoded| (&encoded.bytes[..], encoded.checksum)).collect();
+            let refs = self.write_objects(&objects)?;
+            let mut core = self.core.lock();
+            for (encoded, object) in gathered[start..end].iter().zip(refs) {
+                core.state.install(encoded, object);
+            }
+            start = end;
+        }
+        Ok(())
+    }
+
+    fn write_directory(&self) -> Result<()> {
+        loop {
+            let page = {
+                let mut core = self.core.lock();
+                let Some(number) = core.state.directory.dirty.pop_first() else { return Ok(()) };
+                (number, core.state.encode_directory_page(number))
+            };
+            let (number, (bytes, checksum)) = page;
+            let object = self.write_objects(&[(&bytes, checksum)])?.remove(0);
+            let mut core = self.core.lock();
+            let pages = &mut core.state.directory.pages;
+            if pages.len() <= index(number) {
+                pages.resize(index(number) + 1, ObjectRef::default());
+            }
+            pages[index(number)] = object;
+        }
+    }
+
+    /// Writes a root that names what is written now. Everything that it names is durable first (R23), and so is the
+    /// root itself when this returns.
+    pub(crate) fn write_root(&self, clean: bool) -> Result<()> {
+        let image = {
+            let mut core = self.core.lock();
+            let core = &mut *core;
+            let (durable, durable_lsn) = (core.writer.durable, core.writer.durable_lsn);
+            let replay = core.state.replay_from().map_or(durable_lsn, |dirty| dirty.min(durable_lsn));
+            core.writer.release_segments(replay);
+            let next = |n: usize| core.writer.ready.get(n).copied().unwrap_or(u32::MAX);
+            let root = Root {
+                number: core.root_number + 1,
+                epoch: core.epoch,
+                epoch_start: core.epoch_start,
+                durable: durable.0,
+                replay_lsn: replay.0,
+                next_lsn: durable_lsn.0,
+                zone_bytes: self.shape.zone_bytes,
+                zones: self.shape.zones,
+                append_align: self.shape.align,
+                next_list: core.state.next_list,
+                next_a: next(0),
+                next_b: next(1),
+                clean: u32::from(clean),
+                next_sequence: core.writer.sequence.0,
+                ..Root::default()
+            };
+            RootImage { root, segments: core.writer.segments.iter().copied().collect(), pages: core.state.directory.pages.clone() }
+        };
+        let (mut cursor, fresh, tables) = {
+            let mut core = self.core.lock();
+            (core.cursor, core.writer.next_segment(), core.state.table_bytes())
+        };
+        let latch = |error: Error| {
+            self.core.lock().latch(&error);
+            error
+        };
+        let bytes = cursor.write(&*self.medium, &self.shape, self.disk, &image, fresh).map_err(latch)?;
+        self.sync_all()?;
+        let mut core = self.core.lock();
+        core.cursor = cursor;
+        core.root_number += 1;
+        core.counters.checkpoint_bytes += bytes;
+        core.counters.roots += 1;
+        core.rooted.segments = image.segments.iter().map(|span| span.zone).collect();
+        core.rooted.replay = Lsn(image.root.replay_lsn);
+        core.rooted.tables = tables;
+        Ok(())
+    }
+
+    /// A sync that begins after this call does: what had been appended by anybody is durable afterwards.
+    pub(crate) fn sync_all(&self) -> Result<()> {
+        let mut core = self.core.lock();
+        while core.syncing {
+            self.progress.wait(&mut core);
+        }
+        core.alive()?;
+        let core = self.sync_now(core);
+        core.alive()
+    }
+
+    /// Writes sections, directory and root, so that replay begins no earlier than `before`.
+    pub(crate) fn checkpoint_to(&self, before: Lsn, clean: bool) -> Result<()> {
+        self.write_sections(before)?;
+        self.write_directory()?;
+        let target = self.core.lock().writer.lsn;
+        self.flush_to(target, Survive::Process)?;
+        self.sync_all()?;
+        self.write_root(clean)
+    }
+
+    /// Writes everything. `clean`: nothing more will be written.
+    pub(crate) fn checkpoint_all(&self, clean: bool) -> Result<()> {
+        drop(self.writable()?);
+        let _one = self.maintaining.lock();
+        // Writing tables opens zones, which changes tables again: a few rounds, the last of them small.
+        for round in 0..8 {
+            let before = self.core.lock().writer.lsn;
+            let last = round == 7 || self.core.lock().state.dirty.len() <= 1;
+            self.write_sections(before)?;
+            if last || self.core.lock().state.dirty.is_empty() {
+                break;
+            }
+        }
+        self.checkpoint_to(Lsn(0), clean)
+    }
+
+    /// Writes a section's image anew, so that the zone that holds parts of it can be freed.
+    pub(crate) fn rewrite_section(&self, key: SectionKey) -> Result<()> {
+        match self.next_section(Lsn(0), Some(key))? {
+            Some(encoded) => self.write_encoded(&[encoded]),
+            None => Ok(()),
+        }
+    }
+}

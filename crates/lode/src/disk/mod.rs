@@ -1,0 +1,162 @@
+//! A disk that is open: the public calls, the lock, the threads.
+//!
+//! One lock guards [`Core`]; it is held for table updates and for copying short data into the open batch (cheaper than
+//! taking it twice), never over device I/O. Threads are made here only: two that append sealed batches, and one, the
+//! keeper, that checkpoints and cleans. A disk opened with `background: false` has none: the caller's thread does all
+//! work, in an order that depends on nothing but the calls.
+//!
+//! Lock order: `maintaining`, then `core`. Nothing else is nested.
+
+pub(crate) mod flush;
+pub(crate) mod load;
+pub(crate) mod open;
+pub(crate) mod options;
+pub(crate) mod put;
+pub(crate) mod read;
+pub(crate) mod space;
+pub(crate) mod volumes;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::side::Side;
+use crate::log::writer::Writer;
+use crate::roots::RootCursor;
+use crate::shape::Shape;
+use crate::state::State;
+use crate::types::{ListId, Location, Lsn, UnitId};
+use lode_media::Medium;
+use options::{Counters, OpenOptions};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What units have spilled: for each block its place in the log and its checksum.
+pub(crate) type Spilled = BTreeMap<(ListId, u64), (Location, u32)>;
+
+/// What the newest durable root needs to stay where it is.
+#[derive(Default)]
+pub(crate) struct Rooted {
+    /// Zones of the segments that replay begins with.
+    pub segments: BTreeSet<u32>,
+    /// Replay begins there: zones with records behind it are needed.
+    pub replay: Lsn,
+    /// Bytes of tables in each zone that it names.
+    pub tables: BTreeMap<u32, u64>,
+}
+
+/// Everything that changes, under one lock.
+pub(crate) struct Core {
+    pub state: State,
+    pub writer: Writer,
+    pub moved: Side,
+    pub table_a: Side,
+    pub table_b: Side,
+    pub spilled: BTreeMap<UnitId, Spilled>,
+    /// Charged bytes that open units may still need.
+    pub reserved: u64,
+    /// Set once an append or a sync has failed (P8).
+    pub failed: Option<Error>,
+    pub syncing: bool,
+    pub appending: u32,
+    pub idle_writers: u32,
+    /// Zones that may be erased and taken.
+    pub free: BTreeSet<u32>,
+    /// Dead zones whose every block was looked up (R26).
+    pub verified: BTreeSet<u32>,
+    pub cursor: RootCursor,
+    pub root_number: u64,
+    pub epoch_start: u64,
+    pub epoch: u64,
+    pub rooted: Rooted,
+    pub counters: Counters,
+    /// Zones whose freeing is recorded and not yet durable.
+    pub freeing: Vec<(Lsn, u32)>,
+    /// The newest failure of the keeper, for reports.
+    pub keeper_error: Option<Error>,
+    /// The keeper found nothing to gain while writers waited (bounded waiting, R28).
+    pub hopeless: u32,
+    pub stop: bool,
+}
+
+/// A disk that is open; shared by its handles and threads.
+pub(crate) struct Inner {
+    pub medium: Arc<dyn Medium>,
+    pub shape: Shape,
+    pub disk: u128,
+    pub options: OpenOptions,
+    pub damaged: Option<String>,
+    pub core: Mutex<Core>,
+    /// Appended, synced, failed: for those who flush or wait for room in the write buffer.
+    pub progress: Condvar,
+    /// There is a batch to append.
+    pub work: Condvar,
+    /// Zones are free again.
+    pub space: Condvar,
+    /// There is something for the keeper.
+    pub keeper: Condvar,
+    pub maintaining: Mutex<()>,
+    pub cache: Option<read::Cache>,
+    pub next_unit: AtomicU64,
+}
+
+impl Inner {
+    /// The core, if writing is allowed.
+    pub fn writable(&self) -> Result<MutexGuard<'_, Core>> {
+        if self.options.read_only {
+            return Err(Error::new(ErrorKind::ReadOnly, "the disk is open for reading only"));
+        }
+        let core = self.core.lock();
+        core.alive()?;
+        Ok(core)
+    }
+
+    /// A name for a new unit.
+    pub fn new_unit(&self) -> UnitId {
+        UnitId(self.next_unit.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl Core {
+    /// Nothing was lost so far (P8).
+    pub fn alive(&self) -> Result<()> {
+        match &self.failed {
+            None => Ok(()),
+            Some(error) => Err(Error::new(ErrorKind::Failed, format!("the disk stopped taking writes; open it again ({error})"))),
+        }
+    }
+
+    /// Remembers the first failure of the medium. Every later write is refused.
+    pub fn latch(&mut self, error: &Error) {
+        crate::mark("latched after a failed append or sync");
+        self.failed.get_or_insert_with(|| error.clone());
+    }
+
+    /// Tells the zones what the writer opened and sealed.
+    pub fn note_zones(&mut self) {
+        for (zone, segment) in std::mem::take(&mut self.writer.opened_zones) {
+            let lsn = self.writer.lsn;
+            self.state.zone_opened(zone, crate::zones::Holds::Main, segment, lsn);
+            self.state.zones.get_mut(zone).open = true;
+        }
+        for (zone, end) in std::mem::take(&mut self.writer.sealed_zones) {
+            let zone = self.state.zones.get_mut(zone);
+            zone.open = false;
+            zone.records_end = end;
+        }
+    }
+
+    /// Charged bytes that are promised: live, or reserved by units.
+    pub fn promised(&self) -> u64 {
+        self.state.zones.live + self.state.zones.blocks * crate::shape::BLOCK_CHARGE + self.reserved
+    }
+}
+
+/// The charge of a stored block (R27).
+pub(crate) fn charge(place: Location) -> u64 {
+    if place.is_none() { 0 } else { u64::from(place.footprint()) + crate::shape::BLOCK_CHARGE }
+}
+
+/// A position that covers everything before the next record.
+pub(crate) fn position(core: &Core) -> Lsn {
+    core.writer.lsn
+}

@@ -1,0 +1,317 @@
+//! Making a disk, opening one, closing it.
+//!
+//! Opening for writing: recover (reads only); make three zones ready; sync, so that everything that was read is
+//! durable; write the root of the new epoch, which says where the last one ended, in two places; sync again; only then
+//! accept work (R9, R10).
+
+use super::options::{Counters, DiskInfo, FormatOptions, OpenOptions, VolumeInfo, VolumeOptions};
+use super::{Core, Inner, Rooted, read};
+use super::options::Survive;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::VERSION;
+use crate::format::header::BatchKind;
+use crate::format::root::{Root, RootImage};
+use crate::log::side::Side;
+use crate::log::writer::Writer;
+use crate::recovery::{Recovered, recover};
+use crate::roots::RootCursor;
+use crate::shape::Shape;
+use crate::types::{Lsn, SegmentId, UnitId};
+use crate::unit::Unit;
+use crate::volume::Volume;
+use crate::zones::Holds;
+use lode_media::Medium;
+use parking_lot::{Condvar, Mutex};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::thread::JoinHandle;
+
+/// An open disk. Cheap to clone; the disk stays open until the last clone, volume and unit are gone.
+///
+/// Dropping it without [`Disk::close`] is what a crash is: what was flushed is there, the rest may be.
+#[derive(Clone)]
+pub struct Disk {
+    inner: Arc<Inner>,
+    threads: Arc<Threads>,
+}
+
+/// Ends the threads with the last handle.
+struct Threads {
+    inner: Arc<Inner>,
+    running: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Threads {
+    fn stop(&self) {
+        self.inner.core.lock().stop = true;
+        self.inner.work.notify_all();
+        self.inner.keeper.notify_all();
+        for thread in self.running.lock().drain(..) {
+            // A thread that panicked has printed why; there is nobody to tell it to here.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Disk {
+    /// Makes an empty disk on a medium. What the medium held is lost.
+    pub fn format(medium: Arc<dyn Medium>, options: &FormatOptions) -> Result<()> {
+        let geometry = medium.geometry();
+        let shape = Shape::new(geometry)?;
+        let root = Root {
+            number: 1,
+            epoch: 0,
+            epoch_start: 1,
+            durable: 1,
+            replay_lsn: 1,
+            next_lsn: 1,
+            zone_bytes: geometry.zone_bytes,
+            zones: geometry.zones,
+            append_align: geometry.append_align,
+            next_list: 1,
+            next_a: u32::MAX,
+            next_b: u32::MAX,
+            clean: 1,
+            next_sequence: 1,
+            ..Root::default()
+        };
+        let image = RootImage { root, segments: Vec::new(), pages: Vec::new() };
+        let failed = |e| Error::media("making a disk", e);
+        let mut cursor = RootCursor::start();
+        // The other pair first: no root of an earlier disk must be newer than ours.
+        for zone in [2, 3] {
+            medium.erase(lode_media::ZoneId(zone)).map_err(failed)?;
+            let blank = lode_media::AlignedBuffer::new(crate::types::index(shape.head));
+            medium.append(lode_media::Position { zone: lode_media::ZoneId(zone), offset: 0 }, &[&blank]).map_err(failed)?;
+        }
+        medium.sync().map_err(failed)?;
+        cursor.write(&*medium, &shape, options.disk_id, &image, SegmentId::new(0, 1))?;
+        medium.sync().map_err(failed)
+    }
+
+    /// Opens a disk. Cost: bounded by the checkpoint window, whatever the disk's size (P7).
+    ///
+    /// Errors: `NotADisk`, `NewerFormat`; `Corrupt` if something that was durable is missing, which names it; then
+    /// `read_only` shows what is left, and `repair` goes on from there.
+    pub fn open(medium: Arc<dyn Medium>, options: &OpenOptions) -> Result<Disk> {
+        let recovered = recover(&*medium)?;
+        if let Some(damage) = &recovered.damage
+            && !options.read_only
+            && !options.repair
+        {
+            return Err(Error::new(ErrorKind::Corrupt, format!("{damage}; open it read-only to see what is left, or repair it")));
+        }
+        if let Some(expected) = options.expect_at_least
+            && recovered.lsn < expected
+            && !options.repair
+        {
+            return Err(Error::corrupt("the disk", format!("everything before position {}", expected.0), format!("only what is before {}", recovered.lsn.0)));
+        }
+        let inner = Arc::new(build(medium, options.clone(), recovered));
+        if !options.read_only {
+            inner.begin_epoch()?;
+        }
+        let mut threads = Vec::new();
+        if options.background && !options.read_only {
+            for name in ["lode-append-1", "lode-append-2", "lode-keeper"] {
+                let inner = Arc::clone(&inner);
+                let run = move || if name == "lode-keeper" { inner.run_keeper() } else { inner.run_writer() };
+                let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
+                threads.push(thread.map_err(|e| Error::new(ErrorKind::Unsupported, format!("starting a thread: {e}")))?);
+            }
+        }
+        let threads = Arc::new(Threads { inner: Arc::clone(&inner), running: Mutex::new(threads) });
+        Ok(Disk { inner, threads })
+    }
+
+    /// Makes a volume. `Exists`, `InvalidArgument`.
+    pub fn create_volume(&self, name: &str, options: &VolumeOptions) -> Result<Volume> {
+        self.inner.create_volume(name, options)?;
+        self.volume(name)
+    }
+
+    /// Finds a volume. `NotFound`.
+    pub fn volume(&self, name: &str) -> Result<Volume> {
+        self.inner.find_volume(name)
+    }
+
+    /// All volumes, by name. Cost: reads the map of each to count what is stored.
+    pub fn volumes(&self) -> Result<Vec<VolumeInfo>> {
+        self.inner.list_volumes()
+    }
+
+    /// Gives a volume another size. What lies behind the new end is gone.
+    pub fn resize_volume(&self, name: &str, bytes: u64) -> Result<Lsn> {
+        self.inner.resize_volume(name, bytes)
+    }
+
+    /// Deletes a volume. One record; its space comes back in the background. Works on a full disk.
+    pub fn delete_volume(&self, name: &str) -> Result<Lsn> {
+        self.inner.delete_volume(name)
+    }
+
+    /// Begins a unit. Cost: a counter.
+    pub fn begin(&self) -> Result<Unit> {
+        if self.inner.options.read_only {
+            return Err(Error::new(ErrorKind::ReadOnly, "the disk is open for reading only"));
+        }
+        Ok(Unit::new(Arc::clone(&self.inner)))
+    }
+
+    /// The position behind the last change.
+    pub fn position(&self) -> Lsn {
+        super::position(&self.inner.core.lock())
+    }
+
+    /// Everything before this call survives such failures when it returns. Gives back the position covered, which a
+    /// client may keep and demand at the next open (P3).
+    pub fn flush(&self, survive: Survive) -> Result<Lsn> {
+        self.inner.flush(survive)
+    }
+
+    /// As `flush`, up to a position; at once if that is durable already.
+    pub fn flush_up_to(&self, position: Lsn, survive: Survive) -> Result<()> {
+        self.inner.flush_to(position, survive)
+    }
+
+    /// Sizes and state.
+    pub fn info(&self) -> Result<DiskInfo> {
+        let inner = &self.inner;
+        let core = inner.core.lock();
+        let usable = inner.shape.promisable();
+        let aside = core.state.zones.all.iter().filter(|zone| zone.holds == Holds::Aside).count();
+        Ok(DiskInfo {
+            disk_id: inner.disk,
+            format: VERSION,
+            image: u64::from(inner.shape.zones) * u64::from(inner.shape.zone_bytes),
+            zone: u64::from(inner.shape.zone_bytes),
+            zones: inner.shape.zones,
+            free_zones: u32::try_from(core.available()).expect("fewer than there are zones"),
+            usable,
+            live: core.promised() - core.reserved,
+            stored: core.state.zones.live,
+            blocks: core.state.zones.blocks,
+            reserved: core.reserved,
+            free: usable.saturating_sub(core.promised()),
+            read_only: inner.options.read_only,
+            epoch: core.epoch,
+            replayed: core.counters.replayed,
+            damaged: inner.damaged.clone(),
+            zones_aside: u32::try_from(aside).expect("fewer than there are zones"),
+        })
+    }
+
+    /// What happened since the disk was opened.
+    pub fn counters(&self) -> Counters {
+        let core = self.inner.core.lock();
+        Counters { tables_bytes: core.state.memory(), ..core.counters }
+    }
+
+    /// One bounded step of checkpointing, freeing or cleaning, for disks without threads. False: nothing to do.
+    pub fn maintain(&self) -> Result<bool> {
+        self.inner.maintain(false)
+    }
+
+    /// Writes all tables, so that replay after a crash is empty up to here.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.inner.checkpoint_all(false)
+    }
+
+    /// Cleans one round of zones, whether or not space is low. False: nothing was gained.
+    pub fn clean(&self) -> Result<bool> {
+        self.inner.clean_round()
+    }
+
+    /// Flushes, checkpoints and stops the threads. Other handles get `Failed` for writes from here on.
+    pub fn close(self) -> Result<()> {
+        if self.inner.options.read_only {
+            return Ok(());
+        }
+        let done = self.inner.flush(Survive::Power).and_then(|_| self.inner.checkpoint_all(true));
+        self.threads.stop();
+        self.inner.core.lock().failed.get_or_insert_with(|| Error::new(ErrorKind::Failed, "the disk was closed"));
+        done
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+}
+
+/// An open disk out of a recovered one, before its epoch begins.
+fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) -> Inner {
+    let Recovered { shape, disk, root, cursor, state, sequence, lsn, segments, damage, replayed } = recovered;
+    let epoch = root.root.epoch + 1;
+    let mut spans = segments;
+    // What belongs to an ended epoch ends for good where the next segment begins, or here (R9).
+    for n in 0..spans.len() {
+        let end = spans.get(n + 1).map_or(sequence.0, |next| next.first);
+        spans[n].end = spans[n].end.min(end);
+    }
+    let writer = Writer::new(shape, disk, epoch, sequence, lsn, spans.into());
+    let mut core = Core {
+        writer,
+        moved: Side::new(BatchKind::Moved),
+        table_a: Side::new(BatchKind::Table),
+        table_b: Side::new(BatchKind::Table),
+        spilled: BTreeMap::new(),
+        reserved: 0,
+        failed: None,
+        syncing: false,
+        appending: 0,
+        idle_writers: 0,
+        free: BTreeSet::new(),
+        verified: BTreeSet::new(),
+        cursor,
+        root_number: root.root.number,
+        epoch_start: sequence.0,
+        epoch,
+        rooted: Rooted::default(),
+        counters: Counters { replayed, ..Counters::default() },
+        hopeless: 0,
+        freeing: Vec::new(),
+        keeper_error: None,
+        stop: false,
+        state,
+    };
+    core.free = (crate::shape::ROOT_ZONES..shape.zones).filter(|zone| core.state.zones.get(*zone).holds == Holds::Nothing).collect();
+    core.rooted = Rooted {
+        segments: root.segments.iter().map(|span| span.zone).collect(),
+        replay: Lsn(root.root.replay_lsn),
+        tables: core.state.table_bytes(),
+    };
+    for (zone, _) in core.rooted.tables.clone() {
+        core.free.remove(&zone);
+    }
+    Inner {
+        medium,
+        shape,
+        disk,
+        cache: read::cache(options.cache_bytes),
+        damaged: damage,
+        core: Mutex::new(core),
+        progress: Condvar::new(),
+        work: Condvar::new(),
+        space: Condvar::new(),
+        keeper: Condvar::new(),
+        maintaining: Mutex::new(()),
+        next_unit: AtomicU64::new(UnitId(epoch << 40).0 + 1),
+        options,
+    }
+}
+
+impl Inner {
+    fn begin_epoch(&self) -> Result<()> {
+        // Zones that the last root or epoch may still refer to are not among the free ones.
+        self.prepare_zones(3)?;
+        self.medium.sync().map_err(|e| Error::media("syncing what was recovered", e))?;
+        self.write_root(false)
+    }
+}

@@ -1,0 +1,158 @@
+//! What callers choose and what they are told: plain data.
+
+use crate::format::records::Compression;
+use crate::types::{ListId, Lsn};
+
+/// Which failures a flush protects from (P3). Cost: `Process` an append, `Power` an append and a device sync.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Survive {
+    /// The end of this process, however it comes.
+    Process,
+    /// Loss of power: on stable storage. What a person means by flush.
+    Power,
+    /// Loss of a device. This disk lies on one: an error.
+    Device,
+    /// Loss of the site: an error.
+    Site,
+}
+
+/// How a disk is made.
+#[derive(Clone, Copy, Debug)]
+pub struct FormatOptions {
+    /// Names the disk, so that remnants of another one never count. Draw it at random.
+    pub disk_id: u128,
+}
+
+/// How a disk is opened.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Never write, not even to recover.
+    pub read_only: bool,
+    /// Go on from the last sound prefix of a damaged log (R8). Everything behind it is given up.
+    pub repair: bool,
+    /// Append, checkpoint and clean in threads. Otherwise all is done in the caller's, deterministically.
+    pub background: bool,
+    /// Bytes of the block cache; 0 for none.
+    pub cache_bytes: usize,
+    /// Bytes that may wait to be appended before writers wait.
+    pub write_buffer_bytes: usize,
+    /// Bytes of new data that a unit keeps in memory before it spills into the log.
+    pub unit_memory_bytes: usize,
+    /// Bytes of log that recovery may have to read; a sixteenth of the disk, at most 1 GiB, if not given.
+    pub checkpoint_window_bytes: Option<u64>,
+    /// A position that an earlier flush covered: the disk must have at least that (P3).
+    pub expect_at_least: Option<Lsn>,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        OpenOptions {
+            read_only: false,
+            repair: false,
+            background: true,
+            cache_bytes: 64 << 20,
+            write_buffer_bytes: 16 << 20,
+            unit_memory_bytes: 8 << 20,
+            checkpoint_window_bytes: None,
+            expect_at_least: None,
+        }
+    }
+}
+
+/// How a volume is made.
+#[derive(Clone, Copy, Debug)]
+pub struct VolumeOptions {
+    /// Its size. Volumes are thin: only what is written takes space.
+    pub bytes: u64,
+    /// A power of two from 64 to 65536.
+    pub block_bytes: u32,
+    /// How blocks are stored.
+    pub compression: Compression,
+}
+
+impl Default for VolumeOptions {
+    fn default() -> Self {
+        VolumeOptions { bytes: 0, block_bytes: 4096, compression: Compression::None }
+    }
+}
+
+/// A volume as it is listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeInfo {
+    /// Its name.
+    pub name: String,
+    /// The list that holds it.
+    pub list: ListId,
+    /// Its size.
+    pub bytes: u64,
+    /// Its block size.
+    pub block_bytes: u32,
+    /// How its blocks are stored.
+    pub compression: Compression,
+    /// Blocks that are stored.
+    pub mapped_blocks: u64,
+}
+
+/// The disk as a whole, in bytes unless named otherwise.
+#[derive(Clone, Debug)]
+pub struct DiskInfo {
+    /// Its name.
+    pub disk_id: u128,
+    /// Version of its format.
+    pub format: u16,
+    /// The image.
+    pub image: u64,
+    /// A zone.
+    pub zone: u64,
+    /// How many zones.
+    pub zones: u32,
+    /// Zones that hold nothing.
+    pub free_zones: u32,
+    /// What users may be promised, each stored block charged with a little more than its bytes.
+    pub usable: u64,
+    /// What is stored, charged alike.
+    pub live: u64,
+    /// Bytes of stored blocks, without the charge.
+    pub stored: u64,
+    /// Stored blocks.
+    pub blocks: u64,
+    /// Reserved by open units.
+    pub reserved: u64,
+    /// What can still be promised.
+    pub free: u64,
+    /// Open for reading only.
+    pub read_only: bool,
+    /// How often the disk was opened for writing.
+    pub epoch: u64,
+    /// Records that opening had to replay.
+    pub replayed: u64,
+    /// What is missing of a damaged log.
+    pub damaged: Option<String>,
+    /// Zones set aside since they hold damage.
+    pub zones_aside: u32,
+}
+
+/// What happened since the disk was opened. All but `tables_bytes` only grow.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counters {
+    /// Bytes that users wrote.
+    pub user_bytes: u64,
+    /// Bytes appended to the record stream.
+    pub log_bytes: u64,
+    /// Bytes appended by the cleaner.
+    pub cleaned_bytes: u64,
+    /// Bytes of tables and roots, all copies.
+    pub checkpoint_bytes: u64,
+    /// Syncs.
+    pub syncs: u64,
+    /// Batches of the record stream.
+    pub batches: u64,
+    /// Zones cleaned.
+    pub zones_cleaned: u64,
+    /// Roots written.
+    pub roots: u64,
+    /// Memory that the tables take now.
+    pub tables_bytes: u64,
+    /// Records replayed when opening.
+    pub replayed: u64,
+}

@@ -1,0 +1,325 @@
+//! Changing the committed state: every change goes through here, simple or of a unit.
+//!
+//! A change is made in one hold of the lock, and its records go into one batch; if they do not fit in one, into
+//! consecutive batches that count only together. Data is placed first, then the records that make it visible.
+
+use super::{Core, Inner, charge};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::records::{Freed, ListMeta, ListState, Record, data_bytes, encode_data, encode_put, put_bytes};
+use crate::state::{ColdLeaf, LeafKey};
+use crate::types::{Kind, ListId, Location, Lsn, UnitId, index, len_u32, len_u64};
+use parking_lot::MutexGuard;
+use std::collections::BTreeMap;
+
+/// A block as it will be stored, ready to be placed.
+pub(crate) struct NewBlock<'a> {
+    pub block: u64,
+    pub stored: &'a [u8],
+    pub kind: Kind,
+    pub checksum: u32,
+    /// What the block's new content was derived from (R5): the place it was read from must still be its place.
+    pub base: Option<Location>,
+}
+
+/// Why a change was not made, and what to do before the next try.
+pub(crate) enum Again {
+    /// Load this leaf.
+    Load(LeafKey),
+    /// Read the base again.
+    Base,
+    /// There is no space: wait for the cleaner, or give up.
+    Space(u64),
+    /// It cannot be made.
+    Never(Error),
+}
+
+impl From<ColdLeaf> for Again {
+    fn from(cold: ColdLeaf) -> Again {
+        Again::Load(cold.0)
+    }
+}
+
+impl From<Error> for Again {
+    fn from(error: Error) -> Again {
+        Again::Never(error)
+    }
+}
+
+/// A block that lies in the log already.
+#[derive(Clone, Copy)]
+pub(crate) struct Placed {
+    pub block: u64,
+    pub place: Location,
+    pub checksum: u32,
+    pub old: Location,
+}
+
+impl Inner {
+    /// Runs `change` with room for so much data and so many bytes of records in the open batch. `urgent` changes
+    /// (commits, deletes, the cleaner) draw on the reserve and do not wait for the throttle (R29).
+    pub fn with_room<T>(&self, data: u32, records: u32, urgent: bool, change: impl FnOnce(&mut Core) -> T) -> Result<T> {
+        let mut core = self.writable()?;
+        loop {
+            core.alive()?;
+            if !urgent {
+                core = self.throttle(core)?;
+            }
+            match core.writer.make_room(data, records, false) {
+                Ok(()) => {
+                    core.note_zones();
+                    let done = change(&mut core);
+                    self.after_operation(core);
+                    return Ok(done);
+                }
+                Err(crate::log::writer::Lacking::Zone) => {
+                    drop(core);
+                    self.prepare_zone(urgent)?;
+                    core = self.core.lock();
+                }
+            }
+        }
+    }
+
+    /// Waits while too much waits to be appended.
+    fn throttle<'a>(&'a self, mut core: MutexGuard<'a, Core>) -> Result<MutexGuard<'a, Core>> {
+        while core.writer.waiting_bytes > len_u64(self.options.write_buffer_bytes) {
+            core.alive()?;
+            if core.appending == 0 && core.writer.is_queued() {
+                core = self.append_one(core);
+            } else {
+                self.progress.wait(&mut core);
+            }
+        }
+        core.alive()?;
+        Ok(core)
+    }
+
+    /// Runs a change until it is made, doing what it asks for in between.
+    pub fn until_made<T>(
+        &self,
+        data: u32,
+        records: u32,
+        urgent: bool,
+        mut change: impl FnMut(&mut Core) -> std::result::Result<T, Again>,
+        mut rebase: impl FnMut() -> Result<()>,
+    ) -> Result<T> {
+        let mut tries = 0;
+        loop {
+            match self.with_room(data, records, urgent, &mut change)? {
+                Ok(done) => return Ok(done),
+                Err(Again::Load(key)) => self.load(key)?,
+                Err(Again::Base) => rebase()?,
+                Err(Again::Never(error)) => return Err(error),
+                Err(Again::Space(needed)) => {
+                    tries += 1;
+                    let core = self.core.lock();
+                    let _ = tries;
+                    return Err(self.full(&core, needed));
+                }
+            }
+        }
+    }
+
+    /// The error for a disk that has no space for `needed` more bytes.
+    pub fn full(&self, core: &Core, needed: u64) -> Error {
+        let usable = self.shape.promisable();
+        let free = usable.saturating_sub(core.promised());
+        Error::new(ErrorKind::Full, format!("the disk is full: {needed} bytes are needed (charges included), {free} of {usable} are free"))
+    }
+
+    /// A simple write of a few blocks: one batch, one hold.
+    pub fn put_blocks(&self, list: ListId, blocks: &mut [NewBlock<'_>], user_bytes: usize, rebase: impl FnMut() -> Result<()>) -> Result<Lsn> {
+        let data: u32 = blocks.iter().map(|block| len_u32(block.stored.len()).next_multiple_of(crate::types::GRANULE)).sum();
+        let records = put_bytes(1) * len_u32(blocks.len());
+        let shape = self.shape;
+        self.until_made(
+            data,
+            records,
+            false,
+            |core| {
+                let mut olds = [Location::NONE; 16];
+                let mut many;
+                let olds = if blocks.len() <= olds.len() {
+                    &mut olds[..blocks.len()]
+                } else {
+                    many = vec![Location::NONE; blocks.len()];
+                    &mut many[..]
+                };
+                core.check_list(list, blocks.last().map_or(0, |last| last.block + 1))?;
+                let mut freed = 0;
+                for (new, old) in blocks.iter().zip(olds.iter_mut()) {
+                    *old = core.state.lookup(list, new.block)?.map_or(Location::NONE, |(place, _)| place);
+                    if new.base.is_some_and(|base| base != *old) {
+                        return Err(Again::Base);
+                    }
+                    freed += charge(*old);
+                }
+                let needed = u64::from(data) + len_u64(blocks.len()) * crate::shape::BLOCK_CHARGE;
+                if needed > freed && core.promised() + needed - freed > shape.promisable() {
+                    return Err(Again::Space(needed - freed));
+                }
+                let mut run = Run::default();
+                for (new, old) in blocks.iter().zip(olds.iter()) {
+                    let place = core.writer.place(new.stored, new.kind);
+                    let placed = Placed { block: new.block, place, checksum: new.checksum, old: *old };
+                    run.push(core, list, placed);
+                }
+                run.end(core, list);
+                core.counters.user_bytes += len_u64(user_bytes);
+                Ok(core.writer.lsn)
+            },
+            rebase,
+        )
+    }
+
+    /// Places data of a unit in the log, visible to nobody but the unit. At most `direct_bytes` at once.
+    pub fn spill(&self, unit: UnitId, list: ListId, blocks: &[NewBlock<'_>]) -> Result<()> {
+        let data: u32 = blocks.iter().map(|block| len_u32(block.stored.len()).next_multiple_of(crate::types::GRANULE)).sum();
+        let records = data_bytes(1) * len_u32(blocks.len());
+        self.with_room(data, records, false, |core| {
+            let mut run: Vec<(u64, Location, u32)> = Vec::with_capacity(blocks.len());
+            for new in blocks {
+                let place = core.writer.place(new.stored, new.kind);
+                core.state.zones.get_mut(place.zone()).shadow += place.footprint();
+                if let Some((old, _)) = core.spilled.entry(unit).or_default().insert((list, new.block), (place, new.checksum)) {
+                    core.state.zones.get_mut(old.zone()).shadow -= old.footprint();
+                }
+                let joins = run.last().is_some_and(|(block, last, _)| *block + 1 == new.block && last.step(1) == place);
+                if !joins && !run.is_empty() {
+                    write_data(core, unit, list, &run);
+                    run.clear();
+                }
+                run.push((new.block, place, new.checksum));
+            }
+            write_data(core, unit, list, &run);
+        })
+    }
+}
+
+fn write_data(core: &mut Core, unit: UnitId, list: ListId, run: &[(u64, Location, u32)]) {
+    if let Some((first, place, _)) = run.first() {
+        let checksums: Vec<u32> = run.iter().map(|(_, _, checksum)| *checksum).collect();
+        core.writer.record(|into| encode_data(list, *first, *place, &checksums, unit, into));
+    }
+}
+
+/// Gathers neighbouring blocks into one Put record, and applies them.
+#[derive(Default)]
+pub(crate) struct Run {
+    first: u64,
+    place: Location,
+    entries: Vec<(Location, u32)>,
+}
+
+impl Run {
+    /// Takes one more block; what does not join the run ends it first.
+    pub fn push(&mut self, core: &mut Core, list: ListId, placed: Placed) {
+        let count = len_u32(self.entries.len());
+        let joins = count > 0 && self.first + u64::from(count) == placed.block && self.place.step(count) == placed.place;
+        if !joins {
+            self.end(core, list);
+            self.first = placed.block;
+            self.place = placed.place;
+        }
+        self.entries.push((placed.old, placed.checksum));
+    }
+
+    /// Writes and applies what was gathered. Room was made for it.
+    pub fn end(&mut self, core: &mut Core, list: ListId) {
+        if self.entries.is_empty() {
+            return;
+        }
+        let lsn = core.writer.record(|into| encode_put(list, self.first, self.place, &self.entries, into));
+        let mut at = self.place;
+        for (n, (old, checksum)) in self.entries.iter().enumerate() {
+            core.state.apply_put(list, self.first + len_u64(n), at, *checksum, *old, lsn);
+            at = at.step(1);
+        }
+        self.entries.clear();
+    }
+
+    fn len(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+impl Core {
+    /// The list is there, and `end` blocks are within it.
+    pub fn check_list(&self, list: ListId, end: u64) -> Result<&ListMeta> {
+        let meta = self.state.lists.get(&list).map(|list| &list.meta).filter(|meta| meta.state == ListState::There);
+        let meta = meta.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("list {} was deleted", list.0)))?;
+        if end > meta.blocks() {
+            return Err(Error::new(ErrorKind::OutOfRange, format!("block {} lies beyond the end of {}, which has {} blocks", end - 1, meta.name, meta.blocks())));
+        }
+        Ok(meta)
+    }
+
+    /// Writes one record and applies it. Room was made for it.
+    pub fn write_record(&mut self, record: &Record) -> Lsn {
+        let lsn = self.writer.record(|into| record.encode(into));
+        self.state.apply(record, lsn);
+        lsn
+    }
+
+    /// The discards that turn the blocks `first..end` of a list into holes: one for each stretch of leaves with blocks in it.
+    pub fn discards(&self, list: ListId, first: u64, end: u64) -> std::result::Result<Vec<Record>, ColdLeaf> {
+        let mut records = Vec::new();
+        if let Some(key) = self.state.cold_leaf(list, first, end) {
+            return Err(ColdLeaf(key));
+        }
+        let Some(owner) = self.state.lists.get(&list) else { return Ok(records) };
+        let (shift, leaf_blocks) = (self.state.shape.section_blocks_shift(), u64::from(self.state.shape.leaf_blocks()));
+        let last = (end.saturating_sub(1) >> shift).min(len_u64(owner.sections.len()).saturating_sub(1));
+        if first >= end || owner.sections.is_empty() {
+            return Ok(records);
+        }
+        for number in (first >> shift)..=last {
+            let Some(section) = &owner.sections[crate::types::index64(number)] else { continue };
+            for (n, slot) in section.slots.iter().enumerate() {
+                let start = (number << shift) + len_u64(n) * leaf_blocks;
+                let (from, to) = (first.clamp(start, start + leaf_blocks), end.clamp(start, start + leaf_blocks));
+                let crate::map::Slot::Loaded(leaf) = slot else { continue };
+                if from >= to || leaf.is_empty() {
+                    continue;
+                }
+                let mut freed: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
+                for at in (from - start)..(to - start) {
+                    if let Some((place, _)) = leaf.get(crate::types::low_u32(at)) {
+                        let zone = freed.entry(place.zone()).or_default();
+                        *zone = (zone.0 + 1, zone.1 + place.footprint());
+                    }
+                }
+                if !freed.is_empty() {
+                    let freed = freed.into_iter().map(|(zone, (blocks, bytes))| Freed { zone, blocks, bytes }).collect();
+                    records.push(Record::Discard { list, first: from, end: to, freed });
+                }
+            }
+        }
+        Ok(records)
+    }
+
+    /// The most entries of one Put, so that its record always fits in an empty batch.
+    pub fn entries_max(&self) -> usize {
+        let shape = &self.state.shape;
+        (index(shape.batch_bytes - shape.head) / 4 / 12).clamp(1, 1024)
+    }
+
+    /// Writes the Put records of blocks that lie in the log already, in order. `room` makes room for the next record.
+    pub fn put_placed(&mut self, list: ListId, blocks: impl Iterator<Item = Placed>, mut room: impl FnMut(&mut Core, u32)) {
+        let most = self.entries_max();
+        let mut run = Run::default();
+        for placed in blocks {
+            let count = len_u32(run.len());
+            let joins = count > 0 && run.first + u64::from(count) == placed.block && run.place.step(count) == placed.place;
+            if run.len() == most || (count > 0 && !joins) {
+                room(self, put_bytes(run.len()));
+                run.end(self, list);
+            }
+            run.push(self, list, placed);
+        }
+        if run.len() > 0 {
+            room(self, put_bytes(run.len()));
+            run.end(self, list);
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Reading committed blocks: places under the lock, bytes outside of it, each checked (P6, R30).
+//!
+//! A read takes all its places in one hold. What waits to be appended is read from memory, the rest from the cache or
+//! the medium. On a mismatch the places are looked up again: if any has changed, the read starts over whole; a
+//! mismatch at an unchanged place is damage.
+
+use super::{Core, Inner};
+use crate::error::{Error, Result};
+use crate::format::crc;
+use crate::log::writer::{Sealed, Waiting};
+use crate::planted::{self, Bug};
+use crate::state::ColdLeaf;
+use crate::types::{Kind, ListId, Location, index, len_u32, len_u64};
+use lode_media::{Position, ReadRequest, ZoneId};
+use std::sync::Arc;
+
+#[derive(Clone)]
+pub(crate) struct CachedBlock {
+    checksum: u32,
+    bytes: Arc<[u8]>,
+}
+
+#[derive(Clone)]
+pub(crate) struct ByBytes;
+
+impl quick_cache::Weighter<u64, CachedBlock> for ByBytes {
+    fn weight(&self, _: &u64, block: &CachedBlock) -> u64 {
+        len_u64(block.bytes.len()) + 64
+    }
+}
+
+/// Blocks as they are read, by place. An entry counts only if the map's checksum matches it, so none is ever removed.
+pub(crate) type Cache = quick_cache::sync::Cache<u64, CachedBlock, ByBytes>;
+
+/// A cache of so many bytes.
+pub(crate) fn cache(bytes: usize) -> Option<Cache> {
+    (bytes > 0).then(|| Cache::with_weighter((bytes / 4096).max(16), len_u64(bytes), ByBytes))
+}
+
+/// Where a block's bytes come from.
+enum Source {
+    /// Nowhere: zeros, or copied already.
+    Done,
+    Sealed(Arc<Sealed>, Location, u32),
+    Medium(Location, u32),
+}
+
+impl Inner {
+    /// Fills `into` with `count` whole blocks of a list from `first` on, committed state.
+    pub fn read_blocks(&self, list: ListId, block_bytes: u32, first: u64, into: &mut [u8]) -> Result<()> {
+        if into.len() == index(block_bytes)
+            && let Some(done) = self.read_one(list, first, into)
+        {
+            return done;
+        }
+        loop {
+            let sources = match self.sources(list, block_bytes, first, into) {
+                Ok(sources) => sources,
+                Err(ColdLeaf(key)) => {
+                    self.load(key)?;
+                    continue;
+                }
+            };
+            let wrong = self.fetch(list, block_bytes, first, &sources, into);
+            let Err(error) = wrong else { return Ok(()) };
+            if self.unchanged(list, first, &sources) {
+                return Err(error);
+            }
+            crate::mark("read: blocks moved under a read");
+        }
+    }
+
+    /// One block that is in the cache, a hole, or in the open batch: without allocating anything.
+    fn read_one(&self, list: ListId, block: u64, into: &mut [u8]) -> Option<Result<()>> {
+        let core = self.core.lock();
+        let Ok(found) = core.state.lookup(list, block) else { return None };
+        let Some((place, checksum)) = found else {
+            into.fill(0);
+            return Some(Ok(()));
+        };
+        if core.writer.stored(place).is_some() {
+            return None;
+        }
+        drop(core);
+        let cached = self.cache.as_ref()?.get(&place.0).filter(|cached| cached.checksum == checksum && cached.bytes.len() == into.len())?;
+        into.copy_from_slice(&cached.bytes);
+        Some(Ok(()))
+    }
+
+    fn sources(&self, list: ListId, block_bytes: u32, first: u64, into: &mut [u8]) -> std::result::Result<Vec<Source>, ColdLeaf> {
+        let core = self.core.lock();
+        let mut sources = Vec::with_capacity(into.len() / index(block_bytes));
+        for (n, into) in into.chunks_mut(index(block_bytes)).enumerate() {
+            sources.push(match core.state.lookup(list, first + len_u64(n))? {
+                None => {
+                    into.fill(0);
+                    Source::Done
+                }
+                Some((place, checksum)) => source(&core, place, checksum, into),
+            });
+        }
+        Ok(sources)
+    }
+
+    fn unchanged(&self, list: ListId, first: u64, sources: &[Source]) -> bool {
+        let core = self.core.lock();
+        sources.iter().enumerate().all(|(n, source)| match source {
+            Source::Medium(place, checksum) => matches!(core.state.lookup(list, first + len_u64(n)), Ok(Some(now)) if now == (*place, *checksum)),
+            _ => true,
+        })
+    }
+
+    fn fetch(&self, list: ListId, block_bytes: u32, first: u64, sources: &[Source], into: &mut [u8]) -> Result<()> {
+        let mut missing: Vec<(usize, Location, u32)> = Vec::new();
+        for (n, (source, into)) in sources.iter().zip(into.chunks_mut(index(block_bytes))).enumerate() {
+            match source {
+                Source::Done => {}
+                Source::Sealed(sealed, place, checksum) => {
+                    let stored = sealed.stored(*place).expect("found in this batch");
+                    unpack(stored, *place, *checksum, into).map_err(|problem| damaged(list, first + len_u64(n), *place, &problem))?;
+                }
+                Source::Medium(place, checksum) => {
+                    let cached = self.cache.as_ref().and_then(|cache| cache.get(&place.0));
+                    match cached.filter(|cached| cached.checksum == *checksum && cached.bytes.len() == into.len()) {
+                        Some(cached) => into.copy_from_slice(&cached.bytes),
+                        None => missing.push((n, *place, *checksum)),
+                    }
+                }
+            }
+        }
+        if missing.is_empty() {
+            return Ok(());
+        }
+        self.fetch_from_medium(list, block_bytes, first, &missing, into)
+    }
+
+    fn fetch_from_medium(&self, list: ListId, block_bytes: u32, first: u64, missing: &[(usize, Location, u32)], into: &mut [u8]) -> Result<()> {
+        // Neighbours that are stored whole, one behind the other, are read in one go into where they belong.
+        let mut runs: Vec<(usize, usize)> = Vec::new();
+        for (at, (n, place, _)) in missing.iter().enumerate() {
+            let joins = at > 0 && {
+                let (before_n, before, _) = missing[at - 1];
+                before_n + 1 == *n && is_whole(before, block_bytes) && is_whole(*place, block_bytes) && before.step(1) == *place && before.zone() == place.zone()
+            };
+            match runs.last_mut() {
+                Some(run) if joins => run.1 += 1,
+                _ => runs.push((at, 1)),
+            }
+        }
+        let mut compressed: Vec<Vec<u8>> = Vec::new();
+        for (at, _) in &runs {
+            let place = missing[*at].1;
+            compressed.push(if is_whole(place, block_bytes) { Vec::new() } else { vec![0; index(place.stored())] });
+        }
+        let mut requests = Vec::with_capacity(runs.len());
+        let mut rest = &mut *into;
+        let mut skipped = 0;
+        for ((at, count), side) in runs.iter().zip(&mut compressed) {
+            let (n, place, _) = missing[*at];
+            let position = Position { zone: ZoneId(place.zone()), offset: place.offset() };
+            let into = if side.is_empty() {
+                let (_, from) = std::mem::take(&mut rest).split_at_mut((n - skipped) * index(block_bytes));
+                let (mine, behind) = from.split_at_mut(count * index(block_bytes));
+                rest = behind;
+                skipped = n + count;
+                mine
+            } else {
+                &mut side[..]
+            };
+            requests.push(ReadRequest { at: position, into, result: Ok(()) });
+        }
+        self.medium.read_many(&mut requests);
+        let results: Vec<_> = requests.into_iter().map(|request| request.result).collect();
+        for (((at, count), side), result) in runs.iter().zip(&compressed).zip(results) {
+            for (n, place, checksum) in &missing[*at..at + count] {
+                let block = first + len_u64(*n);
+                if let Err(error) = &result {
+                    return Err(Error::media(format!("reading list {} block {block} at {place:?}", list.0), error.clone()));
+                }
+                let into = &mut into[n * index(block_bytes)..(n + 1) * index(block_bytes)];
+                if side.is_empty() {
+                    if crc(into) != *checksum && !planted::is(Bug::ReadUnchecked) {
+                        return Err(damaged(list, block, *place, "its checksum does not match"));
+                    }
+                } else {
+                    unpack(side, *place, *checksum, into).map_err(|problem| damaged(list, block, *place, &problem))?;
+                }
+                if let Some(cache) = &self.cache {
+                    cache.insert(place.0, CachedBlock { checksum: *checksum, bytes: Arc::from(&*into) });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The stored bytes of places on the medium, verified. For the cleaner and the scrub: an error for each that is damaged.
+    pub fn read_stored(&self, places: &[(Location, u32)]) -> Vec<std::result::Result<Vec<u8>, String>> {
+        let mut buffers: Vec<Vec<u8>> = places.iter().map(|(place, _)| vec![0; index(place.stored())]).collect();
+        let mut requests: Vec<ReadRequest<'_>> = places
+            .iter()
+            .zip(&mut buffers)
+            .map(|((place, _), buffer)| ReadRequest { at: Position { zone: ZoneId(place.zone()), offset: place.offset() }, into: buffer, result: Ok(()) })
+            .collect();
+        self.medium.read_many(&mut requests);
+        let results: Vec<_> = requests.into_iter().map(|request| request.result).collect();
+        let checked = places.iter().zip(buffers).zip(results).map(|(((_, checksum), bytes), result)| match result {
+            Err(error) => Err(error.to_string()),
+            Ok(()) if crc(&bytes) != *checksum => Err("its checksum does not match".to_owned()),
+            Ok(()) => Ok(bytes),
+        });
+        checked.collect()
+    }
+}
+
+fn is_whole(place: Location, block_bytes: u32) -> bool {
+    place.stored() == block_bytes && place.kind() == Some(Kind::Raw)
+}
+
+fn source(core: &Core, place: Location, checksum: u32, into: &mut [u8]) -> Source {
+    match core.writer.stored(place) {
+        None => Source::Medium(place, checksum),
+        Some(Waiting::Sealed(sealed)) => Source::Sealed(Arc::clone(sealed), place, checksum),
+        Some(Waiting::Open(stored)) => {
+            if unpack_unchecked(stored, place, into).is_err() {
+                into.fill(0);
+                debug_assert!(false, "a block in memory can always be unpacked");
+            }
+            Source::Done
+        }
+    }
+}
+
+/// The error for a block that is not what it was when written.
+pub(crate) fn damaged(list: ListId, block: u64, place: Location, problem: &str) -> Error {
+    Error::corrupt(format!("list {} block {block} at {place:?}", list.0), "the bytes that were written", format!("others ({problem})"))
+}
+
+/// Turns stored bytes into a block, after checking them.
+pub(crate) fn unpack(stored: &[u8], place: Location, checksum: u32, into: &mut [u8]) -> std::result::Result<(), String> {
+    if crc(stored) != checksum {
+        return Err("its checksum does not match".to_owned());
+    }
+    unpack_unchecked(stored, place, into)
+}
+
+fn unpack_unchecked(stored: &[u8], place: Location, into: &mut [u8]) -> std::result::Result<(), String> {
+    match place.kind() {
+        Some(Kind::Raw) if stored.len() == into.len() => into.copy_from_slice(stored),
+        Some(Kind::Raw) => return Err(format!("{} bytes are stored for a block of {}", stored.len(), into.len())),
+        Some(Kind::Lz4) => match lz4_flex::block::decompress_into(stored, into) {
+            Ok(len) if len == into.len() => {}
+            Ok(len) => return Err(format!("it unpacks to {len} bytes instead of {}", into.len())),
+            Err(error) => return Err(format!("it cannot be unpacked: {error}")),
+        },
+        None => return Err("it is stored in an unknown kind".to_owned()),
+    }
+    Ok(())
+}
+
+/// What is stored for a block: packed, if that makes it smaller by a granule at least.
+pub(crate) fn pack(block: &[u8], compression: crate::Compression, scratch: &mut Vec<u8>) -> Option<usize> {
+    if compression == crate::Compression::None || block.len() < 128 {
+        return None;
+    }
+    scratch.resize(lz4_flex::block::get_maximum_output_size(block.len()), 0);
+    let packed = lz4_flex::block::compress_into(block, scratch).ok()?;
+    (len_u32(packed).next_multiple_of(crate::types::GRANULE) < len_u32(block.len())).then_some(packed)
+}

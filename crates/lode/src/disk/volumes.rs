@@ -1,0 +1,139 @@
+//! Making, finding, resizing and deleting volumes.
+
+use super::Inner;
+use super::options::{VolumeInfo, VolumeOptions};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::records::{ListMeta, ListState, NAME_BYTES_MAX, Record};
+use crate::shape::Shape;
+use crate::types::{BLOCK_BYTES_MIN, ListId, Lsn, len_u64};
+use crate::unit::Unit;
+use crate::volume::Volume;
+use std::sync::Arc;
+
+/// Room for one record of a list.
+const LIST_RECORD: u32 = 320;
+
+/// Whether a volume of this size can be named block by block.
+pub(crate) fn check_size(shape: &Shape, bytes: u64, block_bytes: u32) -> Result<()> {
+    let most = shape.blocks_max().saturating_mul(u64::from(block_bytes)).min(1 << 62);
+    if bytes > most {
+        return Err(Error::new(ErrorKind::InvalidArgument, format!("a volume of {bytes} bytes is too large: at most {most} bytes in blocks of {block_bytes}")));
+    }
+    Ok(())
+}
+
+fn check_name(name: &str) -> Result<()> {
+    let invalid = |what: &str| Err(Error::new(ErrorKind::InvalidArgument, format!("{what}: a volume's name has 1 to {NAME_BYTES_MAX} bytes, none of them a control character")));
+    if name.is_empty() {
+        return invalid("an empty name");
+    }
+    if name.len() > NAME_BYTES_MAX {
+        return invalid("a name that is too long");
+    }
+    if name.chars().any(char::is_control) {
+        return invalid("a name with control characters");
+    }
+    Ok(())
+}
+
+impl Inner {
+    pub fn create_volume(&self, name: &str, options: &VolumeOptions) -> Result<ListId> {
+        check_name(name)?;
+        let most = self.shape.block_bytes_max();
+        if !options.block_bytes.is_power_of_two() || !(BLOCK_BYTES_MIN..=most).contains(&options.block_bytes) {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!("a block size of {} bytes: expected a power of two from {BLOCK_BYTES_MIN} to {most}", options.block_bytes),
+            ));
+        }
+        check_size(&self.shape, options.bytes, options.block_bytes)?;
+        let made = self.with_room(0, LIST_RECORD, true, |core| {
+            if core.state.names.contains_key(name) {
+                return Err(Error::new(ErrorKind::Exists, format!("there is a volume named {name} already")));
+            }
+            let list = ListId(core.state.next_list);
+            core.write_record(&Record::List(ListMeta {
+                list,
+                block_shift: u8::try_from(options.block_bytes.ilog2()).expect("at most 16"),
+                compression: options.compression,
+                state: ListState::There,
+                bytes: options.bytes,
+                name: name.to_owned(),
+            }));
+            Ok(list)
+        })?;
+        made
+    }
+
+    pub fn find_volume(self: &Arc<Self>, name: &str) -> Result<Volume> {
+        let core = self.core.lock();
+        let list = core.state.names.get(name).and_then(|list| core.state.lists.get(list));
+        let meta = &list.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no volume named {name}")))?.meta;
+        Ok(Volume::new(Arc::clone(self), meta.list, &meta.name, meta.block_bytes(), meta.compression))
+    }
+
+    pub fn list_volumes(&self) -> Result<Vec<VolumeInfo>> {
+        let metas: Vec<ListMeta> = {
+            let core = self.core.lock();
+            core.state.names.values().filter_map(|list| core.state.lists.get(list)).map(|list| list.meta.clone()).collect()
+        };
+        let mut volumes = Vec::new();
+        for meta in metas {
+            volumes.push(VolumeInfo {
+                mapped_blocks: self.mapped_blocks(meta.list)?,
+                block_bytes: meta.block_bytes(),
+                name: meta.name,
+                list: meta.list,
+                bytes: meta.bytes,
+                compression: meta.compression,
+            });
+        }
+        Ok(volumes)
+    }
+
+    /// Counts the stored blocks of a list, section by section.
+    fn mapped_blocks(&self, list: ListId) -> Result<u64> {
+        let shift = self.shape.section_blocks_shift();
+        let mut count = 0;
+        let mut number = 0;
+        loop {
+            let sections = self.core.lock().state.lists.get(&list).map_or(0, |list| len_u64(list.sections.len()));
+            if number >= sections {
+                return Ok(count);
+            }
+            self.load_range(list, number << shift, (number + 1) << shift)?;
+            let core = self.core.lock();
+            if let Some(section) = core.state.map_section(list, crate::types::low_u32(number)) {
+                for slot in &section.slots {
+                    if let crate::map::Slot::Loaded(leaf) = slot {
+                        count += len_u64(leaf.iter().count());
+                    }
+                }
+            }
+            number += 1;
+        }
+    }
+
+    pub fn resize_volume(self: &Arc<Self>, name: &str, bytes: u64) -> Result<Lsn> {
+        let volume = self.find_volume(name)?;
+        let mut unit = Unit::simple(Arc::clone(self));
+        unit.resize(&volume, bytes)?;
+        unit.commit()
+    }
+
+    /// One record; the blocks are freed afterwards, in bounded steps.
+    pub fn delete_volume(&self, name: &str) -> Result<Lsn> {
+        let deleted = self.with_room(0, LIST_RECORD, true, |core| {
+            let list = core.state.names.get(name).and_then(|list| core.state.lists.get(list));
+            let meta = &list.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no volume named {name}")))?.meta;
+            let gone = Record::List(ListMeta { state: ListState::Draining, ..meta.clone() });
+            core.write_record(&gone);
+            Ok(core.writer.lsn)
+        })?;
+        self.keeper.notify_all();
+        if !self.options.background {
+            while self.drain_step()? {}
+        }
+        deleted
+    }
+}

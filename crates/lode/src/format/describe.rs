@@ -1,0 +1,54 @@
+//! Prints the format from its declarations. `docs/FORMAT.md` is this text; a test fails if they differ.
+
+use super::{header, object, records, root};
+use std::fmt::Write;
+
+type Fields = &'static [(usize, &'static str, &'static str, &'static [&'static str])];
+
+fn table(into: &mut String, name: &str, size: usize, about: &[&str], fields: Fields) {
+    let lines: Vec<&str> = about.iter().map(|line| line.trim()).collect();
+    let _ = write!(into, "\n### {name} ({size} bytes)\n\n{}\n\n| offset | field | type | meaning |\n|---:|---|---|---|\n", lines.join(" "));
+    for (offset, field, ty, doc) in fields {
+        let meaning: Vec<&str> = doc.iter().map(|line| line.trim()).collect();
+        let _ = writeln!(into, "| {offset} | `{field}` | {ty} | {} |", meaning.join(" "));
+    }
+}
+
+macro_rules! tables {
+    ($into:expr, $($path:path),* $(,)?) => {{
+        $(
+            {
+                use $path as Declared;
+                let name = stringify!($path).rsplit("::").next().unwrap_or_default().trim();
+                table($into, name, Declared::SIZE, Declared::ABOUT, Declared::FIELDS);
+            }
+        )*
+    }};
+}
+
+/// The whole format as a Markdown page.
+pub fn describe() -> String {
+    let mut text = String::from(include_str!("head.md"));
+    text.push_str("\n## Batches\n");
+    tables!(&mut text, header::Header, header::Trailer, header::FooterEntry);
+    text.push_str("\n## Records of the stream\n");
+    tables!(
+        &mut text,
+        records::RecordHead,
+        records::Put,
+        records::PutEntry,
+        records::Discard,
+        records::Freed,
+        records::List,
+        records::ListGone,
+        records::Data,
+        records::Commit,
+        records::ZoneOpened,
+        records::ZoneFreed,
+    );
+    text.push_str("\n## Roots\n");
+    tables!(&mut text, root::Root, root::RootSegment);
+    text.push_str("\n## Tables\n");
+    tables!(&mut text, object::ObjectRef, object::ObjectHead, object::ObjectLeaf, object::SectionEntry);
+    text
+}

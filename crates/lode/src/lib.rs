@@ -1,0 +1,66 @@
+//! A logical disk: storage that takes any group of writes as one indivisible unit, beneath whatever is put on top.
+//!
+//! ```
+//! use lode::{Disk, FormatOptions, OpenOptions, Survive, VolumeOptions};
+//! use lode_media::{Geometry, ram::RamMedium};
+//! use std::sync::Arc;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let geometry = Geometry { zones: 64, zone_bytes: 1 << 20, append_align: 4096, devices: 1 };
+//! let medium = Arc::new(RamMedium::new(geometry));
+//! Disk::format(medium.clone(), &FormatOptions { disk_id: 42 })?;
+//! let disk = Disk::open(medium, &OpenOptions::default())?;
+//! let pages = disk.create_volume("pages", &VolumeOptions { bytes: 1 << 20, ..Default::default() })?;
+//!
+//! let mut unit = disk.begin()?;
+//! unit.write_at(&pages, 0, b"both of these")?;
+//! unit.write_at(&pages, 400_000, b"or neither")?;
+//! unit.commit_and_flush(Survive::Power)?;
+//! # disk.close()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! * [`Disk`]: open, flush, close; volumes by name.
+//! * [`Volume`]: an indexed list of blocks seen as bytes; every call is atomic whatever its length.
+//! * [`Unit`]: any number of operations that count together or not at all.
+//!
+//! What it promises (P1-P8) and how is in `docs/DESIGN.md`; the bytes are in `docs/FORMAT.md`.
+#![forbid(unsafe_code)]
+
+// The order of these is their rank: each uses those before it. A test checks it.
+mod marks;
+pub mod planted;
+mod types;
+mod error;
+mod format;
+mod shape;
+mod map;
+mod zones;
+mod log;
+mod state;
+mod objects;
+mod roots;
+mod recovery;
+mod disk;
+mod checkpoint;
+mod cleaner;
+mod unit;
+mod volume;
+mod check;
+mod inspect;
+
+pub(crate) use marks::mark;
+pub use marks::marks;
+
+pub use inspect::{BatchView, SegmentView};
+pub use check::{CheckReport, Damage, ScrubReport};
+pub use disk::open::Disk;
+pub use disk::options::{Counters, DiskInfo, FormatOptions, OpenOptions, Survive, VolumeInfo, VolumeOptions};
+pub use error::{Error, ErrorKind, Result};
+pub use format::{describe, records::Compression};
+pub use roots::probe;
+pub use shape::{SMALLEST_ZONES, default_zone_bytes};
+pub use types::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, ListId, Lsn, UnitId};
+pub use unit::Unit;
+pub use volume::{Extent, Volume};

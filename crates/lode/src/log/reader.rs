@@ -1,0 +1,247 @@
+//! Batches, footers and segments as they lie on the medium. Reads, verifies, changes nothing.
+//!
+//! A [`Scanned`] segment is what could be read of one zone: its batches in order, each with its records, and where and
+//! why reading ended. Block data is verified by [`verify_data`] where the witness asks for it (R7, R8).
+
+use crate::error::{Error, Result};
+use crate::format::header::{BatchKind, FLAG_CONTINUES, FooterEntry, Header, MAGIC, TRAILER_MAGIC, Trailer};
+use crate::format::records::Record;
+use crate::format::{Cursor, VERSION, crc};
+use crate::shape::Shape;
+use crate::types::{Lsn, SegmentId, Sequence, index, len_u32};
+use lode_media::{AlignedBuffer, Medium, Position, ZoneId};
+
+/// One batch as read.
+#[derive(Clone)]
+pub(crate) struct Batch {
+    pub kind: BatchKind,
+    pub sequence: Sequence,
+    pub offset: u32,
+    pub total: u32,
+    pub first_lsn: Lsn,
+    pub count: u32,
+    pub continues: bool,
+    pub records: Vec<u8>,
+    /// From its own header; none if it was read from a footer.
+    pub durable: Option<Sequence>,
+    pub next: [u32; 2],
+}
+
+/// One segment as read. See the file's head.
+#[derive(Default)]
+pub(crate) struct Scanned {
+    pub batches: Vec<Batch>,
+    /// It was read from its footer, so no batch was looked at.
+    pub from_footer: bool,
+    /// Where reading ended.
+    pub end: u32,
+    /// The highest witness of any valid header, also behind the end.
+    pub witness: Sequence,
+    /// Valid batches of the same epoch lie behind the end: sequence of the first.
+    pub beyond: Option<Sequence>,
+}
+
+/// What the headers must name to be of this disk.
+pub(crate) struct Reader<'a> {
+    pub medium: &'a dyn Medium,
+    pub shape: Shape,
+    pub disk: u128,
+}
+
+impl Reader<'_> {
+    fn at(zone: u32, offset: u32) -> Position {
+        Position { zone: ZoneId(zone), offset }
+    }
+
+    /// Reads a whole zone.
+    pub fn zone(&self, zone: u32) -> Result<AlignedBuffer> {
+        let mut bytes = AlignedBuffer::new(index(self.shape.zone_bytes));
+        let chunk = index((1u32 << 20).min(self.shape.zone_bytes));
+        for (n, piece) in bytes.chunks_mut(chunk).enumerate() {
+            let offset = len_u32(n * chunk);
+            self.medium
+                .read(Self::at(zone, offset), piece)
+                .map_err(|e| Error::media(format!("reading zone {zone} at offset {offset}"), e))?;
+        }
+        Ok(bytes)
+    }
+
+    /// The header at the start of `bytes`, if it is valid but for its segment (R7 without the epoch chain).
+    /// Says why not, for people.
+    pub fn header(&self, bytes: &[u8], zone: u32, offset: u32) -> std::result::Result<(Header, BatchKind), &'static str> {
+        let Some(fixed) = bytes.get(..Header::SIZE) else { return Err("a header does not fit in what is left of the zone") };
+        let header = Header::decode(fixed);
+        if header.magic != MAGIC {
+            return Err("no header");
+        }
+        if header.version != VERSION {
+            return Err("a header of another format version");
+        }
+        if header.disk != self.disk {
+            return Err("a header of another disk");
+        }
+        if header.zone != zone || header.offset != offset {
+            return Err("a header of another place");
+        }
+        if !header.lengths_fit(self.shape.zone_bytes, self.shape.align) {
+            return Err("a header whose lengths do not fit");
+        }
+        let Some(kind) = BatchKind::from_code(header.kind) else { return Err("a header of unknown kind") };
+        let (in_head, in_tail) = header.record_ranges();
+        let (Some(head), Some(tail)) = (bytes.get(in_head), bytes.get(in_tail)) else { return Err("a batch that is cut off") };
+        if header.seal(&[head, tail]) != header.checksum {
+            return Err("a header whose checksum does not match");
+        }
+        Ok((header, kind))
+    }
+
+    fn batch(&self, header: &Header, kind: BatchKind, bytes: &[u8]) -> Batch {
+        let (in_head, in_tail) = header.record_ranges();
+        let mut records = bytes[in_head].to_vec();
+        records.extend_from_slice(&bytes[in_tail]);
+        Batch {
+            kind,
+            sequence: Sequence(header.sequence),
+            offset: header.offset,
+            total: header.total,
+            first_lsn: Lsn(header.first_lsn),
+            count: header.count,
+            continues: header.flags & FLAG_CONTINUES != 0,
+            records,
+            durable: Some(Sequence(header.durable)),
+            next: [header.next_a, header.next_b],
+        }
+    }
+
+    /// The footer of a sealed segment, if the zone ends with a valid one of this segment.
+    pub fn footer(&self, zone: u32, segment: SegmentId) -> Result<Option<Scanned>> {
+        let tail_bytes = index(self.shape.zone_bytes.min((256 << 10).max(self.shape.align)));
+        let tail_at = self.shape.zone_bytes - len_u32(tail_bytes);
+        let mut tail = AlignedBuffer::new(tail_bytes);
+        if self.medium.read(Self::at(zone, tail_at), &mut tail).is_err() {
+            return Ok(None);
+        }
+        let trailer = Trailer::decode(&tail[tail_bytes - Trailer::SIZE..]);
+        let fits = u64::from(trailer.footer) + u64::from(trailer.total) == u64::from(self.shape.zone_bytes) && index(trailer.total) >= Header::SIZE;
+        if trailer.magic != TRAILER_MAGIC || trailer.checksum != trailer.seal() || trailer.segment != segment.0 || !fits {
+            return Ok(None);
+        }
+        let whole;
+        let bytes: &[u8] = if trailer.footer >= tail_at {
+            &tail[index(trailer.footer - tail_at)..]
+        } else {
+            let mut buffer = AlignedBuffer::new(index(trailer.total));
+            if self.medium.read(Self::at(zone, trailer.footer), &mut buffer).is_err() {
+                return Ok(None);
+            }
+            whole = buffer;
+            &whole
+        };
+        let Ok((header, BatchKind::Footer)) = self.header(bytes, zone, trailer.footer) else { return Ok(None) };
+        if header.segment != segment.0 {
+            return Ok(None);
+        }
+        let footer = self.batch(&header, BatchKind::Footer, bytes);
+        let Some(mut batches) = entries(&footer) else { return Ok(None) };
+        let witness = Sequence(header.durable);
+        batches.push(Batch { records: Vec::new(), ..footer });
+        Ok(Some(Scanned { batches, from_footer: true, end: self.shape.zone_bytes, witness, beyond: None }))
+    }
+
+    /// Reads a segment batch by batch, from the start of its zone. `wanted` is the sequence of its first batch.
+    /// Behind the end, looks for valid headers of the same segment at every append alignment (R11).
+    pub fn walk(&self, bytes: &[u8], zone: u32, segment: SegmentId, wanted: Sequence) -> Scanned {
+        let mut scanned = Scanned::default();
+        let mut sequence = wanted;
+        while scanned.end < self.shape.zone_bytes {
+            let Ok((header, kind)) = self.header(&bytes[index(scanned.end)..], zone, scanned.end) else { break };
+            if header.segment != segment.0 || header.sequence != sequence.0 {
+                break;
+            }
+            scanned.witness = scanned.witness.max(Sequence(header.durable));
+            scanned.batches.push(self.batch(&header, kind, &bytes[index(scanned.end)..]));
+            scanned.end += header.total;
+            sequence = sequence.next();
+        }
+        self.look_beyond(bytes, zone, scanned.end, |header| header.segment == segment.0 && header.sequence >= sequence.0, &mut scanned);
+        scanned
+    }
+
+    /// Looks at every alignment from `from` on for valid headers that `of_interest` admits.
+    pub fn look_beyond(&self, bytes: &[u8], zone: u32, from: u32, of_interest: impl Fn(&Header) -> bool, scanned: &mut Scanned) {
+        let mut offset = from;
+        while offset < self.shape.zone_bytes {
+            if let Ok((header, BatchKind::Main | BatchKind::Footer)) = self.header(&bytes[index(offset)..], zone, offset)
+                && of_interest(&header)
+            {
+                scanned.witness = scanned.witness.max(Sequence(header.durable));
+                let first = Sequence(header.sequence);
+                scanned.beyond = Some(scanned.beyond.map_or(first, |other| other.min(first)));
+                offset += header.total;
+            } else {
+                offset += self.shape.align;
+            }
+        }
+    }
+
+    /// Whether every block of a batch matches its checksum. `bytes` is the zone.
+    pub fn verify_data(&self, bytes: &[u8], zone: u32, batch: &Batch) -> std::result::Result<(), String> {
+        for record in records_of(batch).ok_or_else(|| "records that cannot be read".to_owned())? {
+            let (place, checksums): (_, Vec<u32>) = match &record {
+                Record::Put { place, entries, .. } => (*place, entries.iter().map(|(_, checksum)| *checksum).collect()),
+                Record::Data { place, checksums, .. } => (*place, checksums.clone()),
+                _ => continue,
+            };
+            let within = place.zone() == zone && place.offset() >= batch.offset && place.offset() < batch.offset + batch.total;
+            if !within {
+                continue;
+            }
+            let mut at = place;
+            for checksum in checksums {
+                let start = index(at.offset());
+                let stored = bytes.get(start..start + index(at.stored())).ok_or_else(|| "a block that reaches beyond its zone".to_owned())?;
+                if crc(stored) != checksum {
+                    return Err(format!("the block at offset {start} does not match its checksum"));
+                }
+                at = at.step(1);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The batches that a footer repeats.
+fn entries(footer: &Batch) -> Option<Vec<Batch>> {
+    let mut cursor = Cursor::new(&footer.records);
+    let mut batches = Vec::new();
+    while !cursor.is_empty() {
+        let entry = FooterEntry::decode(cursor.take(FooterEntry::SIZE)?);
+        let records = cursor.take(index(entry.records))?.to_vec();
+        batches.push(Batch {
+            kind: BatchKind::Main,
+            sequence: Sequence(entry.sequence),
+            offset: entry.offset,
+            total: entry.total,
+            first_lsn: Lsn(entry.first_lsn),
+            count: entry.count,
+            continues: entry.flags & u32::from(FLAG_CONTINUES) != 0,
+            records,
+            durable: None,
+            next: footer.next,
+        });
+    }
+    Some(batches)
+}
+
+/// The records of a batch. `None`: they cannot be read as such.
+pub(crate) fn records_of(batch: &Batch) -> Option<Vec<Record>> {
+    if batch.kind == BatchKind::Footer {
+        return Some(Vec::new());
+    }
+    let mut cursor = Cursor::new(&batch.records);
+    let mut records = Vec::new();
+    while !cursor.is_empty() {
+        records.push(Record::decode(&mut cursor)?);
+    }
+    (len_u32(records.len()) == batch.count).then_some(records)
+}

@@ -1,0 +1,189 @@
+//! A leaf of the map in memory: for up to 1024 neighbouring blocks of one list, place and checksum.
+
+use crate::types::{Location, len_u32};
+
+/// `count` blocks from `start` on, stored one behind the other in equal footprints.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    start: u16,
+    count: u16,
+    place: Location,
+}
+
+enum Places {
+    Runs(Vec<Run>),
+    Dense(Vec<Location>),
+}
+
+/// A leaf. See the file's head.
+pub(crate) struct Leaf {
+    capacity: u32,
+    places: Places,
+    checksums: Vec<u32>,
+    changed: Vec<u64>,
+}
+
+impl Leaf {
+    /// A leaf of `capacity` holes.
+    pub fn new(capacity: u32) -> Leaf {
+        Leaf { capacity, places: Places::Runs(Vec::new()), checksums: Vec::new(), changed: Vec::new() }
+    }
+
+    /// More runs than this take more memory than an array.
+    fn runs_max(&self) -> usize {
+        (self.capacity / 8).max(4) as usize
+    }
+
+    /// Where block `at` is stored, and its checksum.
+    pub fn get(&self, at: u32) -> Option<(Location, u32)> {
+        let place = match &self.places {
+            Places::Dense(places) => places[at as usize],
+            Places::Runs(runs) => {
+                let behind = runs.partition_point(|run| u32::from(run.start) <= at);
+                let run = runs[..behind].last()?;
+                let step = at - u32::from(run.start);
+                if step >= u32::from(run.count) {
+                    return None;
+                }
+                run.place.step(step)
+            }
+        };
+        if place.is_none() { None } else { Some((place, self.checksums[at as usize])) }
+    }
+
+    /// Puts block `at` in its new place (or none) and gives back the old one.
+    pub fn set(&mut self, at: u32, place: Location, checksum: u32) -> Location {
+        if self.changed.is_empty() {
+            self.changed = vec![0; (self.capacity as usize).div_ceil(64)];
+        }
+        self.changed[at as usize / 64] |= 1 << (at % 64);
+        self.set_unmarked(at, place, checksum)
+    }
+
+    /// As `set`, for what comes from the medium and is no change.
+    pub fn set_unmarked(&mut self, at: u32, place: Location, checksum: u32) -> Location {
+        if !place.is_none() {
+            if self.checksums.len() <= at as usize {
+                let grown = (at as usize + 1).max(self.checksums.len() * 2).min(self.capacity as usize);
+                self.checksums.reserve_exact(grown - self.checksums.len());
+                self.checksums.resize(grown, 0);
+            }
+            self.checksums[at as usize] = checksum;
+        }
+        let runs_max = self.runs_max();
+        match &mut self.places {
+            Places::Dense(places) => std::mem::replace(&mut places[at as usize], place),
+            Places::Runs(runs) => {
+                let old = set_in_runs(runs, u16::try_from(at).expect("a leaf has at most 1024 blocks"), place);
+                if runs.len() > runs_max {
+                    self.make_dense();
+                }
+                old
+            }
+        }
+    }
+
+    fn make_dense(&mut self) {
+        let Places::Runs(runs) = &self.places else { return };
+        let mut places = vec![Location::NONE; self.capacity as usize];
+        for run in runs {
+            for n in 0..u32::from(run.count) {
+                places[usize::from(run.start) + n as usize] = run.place.step(n);
+            }
+        }
+        self.checksums.resize(self.capacity as usize, 0);
+        self.places = Places::Dense(places);
+    }
+
+    /// The blocks that are there, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, Location, u32)> + '_ {
+        (0..self.capacity).filter_map(|at| self.get(at).map(|(place, checksum)| (at, place, checksum)))
+    }
+
+    /// The blocks that changed since the last [`Leaf::forget_changes`], in order.
+    pub fn changes(&self) -> impl Iterator<Item = (u32, Location, u32)> + '_ {
+        (0..len_u32(self.changed.len() * 64)).filter(|at| self.changed[*at as usize / 64] >> (at % 64) & 1 == 1).map(|at| {
+            let (place, checksum) = self.get(at).unwrap_or_default();
+            (at, place, checksum)
+        })
+    }
+
+    /// Whether anything changed.
+    pub fn is_changed(&self) -> bool {
+        self.changed.iter().any(|word| *word != 0)
+    }
+
+    /// Called when the changes have been written.
+    pub fn forget_changes(&mut self) {
+        self.changed = Vec::new();
+    }
+
+    pub fn is_empty(&self) -> bool {
+        match &self.places {
+            Places::Runs(runs) => runs.is_empty(),
+            Places::Dense(places) => places.iter().all(|place| place.is_none()),
+        }
+    }
+
+    /// How many blocks a leaf has.
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// Memory that it takes, about.
+    pub fn memory(&self) -> usize {
+        let places = match &self.places {
+            Places::Runs(runs) => runs.capacity() * size_of::<Run>(),
+            Places::Dense(places) => places.capacity() * size_of::<Location>(),
+        };
+        size_of::<Leaf>() + places + self.checksums.capacity() * 4 + self.changed.capacity() * 8
+    }
+}
+
+fn set_in_runs(runs: &mut Vec<Run>, at: u16, place: Location) -> Location {
+    // The common case: the block behind the last run, stored right behind it.
+    if let Some(last) = runs.last_mut()
+        && at == last.start + last.count
+        && !place.is_none()
+        && last.place.step(u32::from(last.count)) == place
+    {
+        last.count += 1;
+        return Location::NONE;
+    }
+    let behind = runs.partition_point(|run| run.start <= at);
+    let mut insert_at = behind;
+    let mut old = Location::NONE;
+    if behind > 0 {
+        let run = runs[behind - 1];
+        let step = at - run.start;
+        if step < run.count {
+            old = run.place.step(u32::from(step));
+            let tail = Run { start: at + 1, count: run.count - step - 1, place: run.place.step(u32::from(step) + 1) };
+            if step == 0 {
+                runs.remove(behind - 1);
+                insert_at = behind - 1;
+            } else {
+                runs[behind - 1].count = step;
+            }
+            if tail.count > 0 {
+                runs.insert(insert_at, tail);
+            }
+        }
+    }
+    if place.is_none() {
+        return old;
+    }
+    if insert_at > 0 {
+        let before = &mut runs[insert_at - 1];
+        if before.start + before.count == at && before.place.step(u32::from(before.count)) == place {
+            before.count += 1;
+            return old;
+        }
+    }
+    runs.insert(insert_at, Run { start: at, count: 1, place });
+    old
+}
+
+#[cfg(test)]
+#[path = "leaf_tests.rs"]
+mod tests;

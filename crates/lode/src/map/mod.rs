@@ -1,0 +1,96 @@
+//! The map: for each block of a list, where it is stored and what its bytes sum up to.
+//!
+//! A list's blocks are divided into *leaves* (the unit of loading) and leaves into *sections* (the unit of
+//! checkpointing). Runs of neighbours are kept as runs; a leaf in which they are many becomes an array.
+//!
+//! A slot of a section is *absent* (all holes), *cold* (on the medium only; changes since its section was written wait
+//! as pending) or *loaded*.
+
+pub(crate) mod leaf;
+pub(crate) mod page;
+
+use crate::format::object::ObjectRef;
+use crate::types::{Location, Lsn};
+use leaf::Leaf;
+use std::collections::BTreeMap;
+
+/// A change that waits until its leaf is loaded. Blocks are counted from the start of the leaf.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pending {
+    Put { block: u16, place: Location, checksum: u32 },
+    Clear { from: u32, end: u32 },
+}
+
+/// One leaf of a section.
+#[derive(Default)]
+pub(crate) enum Slot {
+    /// All holes, nothing on the medium.
+    #[default]
+    Absent,
+    /// On the medium only.
+    Cold,
+    /// In memory.
+    Loaded(Box<Leaf>),
+}
+
+/// What every section has, of whatever table: where its newest state lies on the medium, and since when that is old.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SectionMeta {
+    /// Its slot in the directory, once it has been written.
+    pub slot: Option<u32>,
+    /// Every record below this is included in what is on the medium.
+    pub lsn: Lsn,
+    /// The first record that is not.
+    pub dirty: Option<Lsn>,
+    /// The newest image.
+    pub image: ObjectRef,
+    /// Changes since the image, oldest first.
+    pub deltas: Vec<ObjectRef>,
+}
+
+impl SectionMeta {
+    /// Bytes of the deltas.
+    pub fn delta_bytes(&self) -> u64 {
+        self.deltas.iter().map(|delta| u64::from(delta.bytes)).sum()
+    }
+
+    /// Everything it refers to on the medium.
+    pub fn objects(&self) -> impl Iterator<Item = &ObjectRef> {
+        std::iter::once(&self.image).filter(|image| !image.is_none()).chain(&self.deltas)
+    }
+}
+
+/// A section of the map: a range of leaves of one list.
+#[derive(Default)]
+pub(crate) struct MapSection {
+    pub meta: SectionMeta,
+    pub slots: Vec<Slot>,
+    pub pending: BTreeMap<u32, Vec<Pending>>,
+}
+
+impl MapSection {
+    pub fn new(leaves: usize) -> MapSection {
+        MapSection { slots: std::iter::repeat_with(Slot::default).take(leaves).collect(), ..MapSection::default() }
+    }
+
+    /// Whether no block is stored, as far as that is known.
+    pub fn is_empty(&self) -> bool {
+        self.slots.iter().all(|slot| match slot {
+            Slot::Absent => true,
+            Slot::Cold => false,
+            Slot::Loaded(leaf) => leaf.is_empty(),
+        })
+    }
+
+    /// Which leaves are there, as bits.
+    pub fn leaf_bits(&self) -> u64 {
+        self.slots.iter().enumerate().filter(|(_, slot)| !matches!(slot, Slot::Absent)).fold(0, |bits, (n, _)| bits | (1 << n))
+    }
+
+    /// Memory that it takes, about.
+    pub fn memory(&self) -> usize {
+        let leaves: usize = self.slots.iter().map(|slot| if let Slot::Loaded(leaf) = slot { leaf.memory() } else { 0 }).sum();
+        let pending: usize = self.pending.values().map(|changes| changes.capacity() * size_of::<Pending>() + 48).sum();
+        size_of::<MapSection>() + self.slots.capacity() * size_of::<Slot>() + leaves + pending + self.meta.deltas.capacity() * size_of::<ObjectRef>()
+    }
+}

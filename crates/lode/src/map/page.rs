@@ -1,0 +1,118 @@
+//! Leaves of the map as bytes: images and deltas, each in whichever of three forms is smallest.
+
+use super::leaf::Leaf;
+use crate::format::Cursor;
+use crate::types::{Location, index, len_u32};
+
+const RUNS: u8 = 0;
+const DENSE: u8 = 1;
+const LIST: u8 = 2;
+
+type Entry = (u32, Location, u32);
+
+/// The whole leaf.
+pub(crate) fn image(leaf: &Leaf) -> Vec<u8> {
+    let entries: Vec<Entry> = leaf.iter().collect();
+    let runs = as_runs(&entries);
+    let dense_bytes = 1 + index(leaf.capacity()).div_ceil(8) + entries.len() * 12;
+    if runs.len() <= dense_bytes { runs } else { as_dense(leaf.capacity(), &entries) }
+}
+
+/// What changed since the changes were last forgotten.
+pub(crate) fn delta(leaf: &Leaf) -> Vec<u8> {
+    let entries: Vec<Entry> = leaf.changes().collect();
+    let runs = as_runs(&entries);
+    let list_bytes = 5 + entries.len() * 14;
+    if runs.len() <= list_bytes { runs } else { as_list(&entries) }
+}
+
+fn as_runs(entries: &[Entry]) -> Vec<u8> {
+    let mut runs: Vec<(u32, u16, Location)> = Vec::new();
+    for &(at, place, _) in entries {
+        if let Some((start, count, first)) = runs.last_mut()
+            && *start + u32::from(*count) == at
+            && (if first.is_none() { place.is_none() } else { first.step(u32::from(*count)) == place })
+        {
+            *count += 1;
+            continue;
+        }
+        runs.push((at, 1, place));
+    }
+    let mut bytes = vec![RUNS];
+    bytes.extend_from_slice(&len_u32(runs.len()).to_le_bytes());
+    for (start, count, place) in runs {
+        bytes.extend_from_slice(&u16::try_from(start).expect("a leaf has at most 1024 blocks").to_le_bytes());
+        bytes.extend_from_slice(&count.to_le_bytes());
+        bytes.extend_from_slice(&place.0.to_le_bytes());
+    }
+    for (_, _, checksum) in entries {
+        bytes.extend_from_slice(&checksum.to_le_bytes());
+    }
+    bytes
+}
+
+fn as_dense(capacity: u32, entries: &[Entry]) -> Vec<u8> {
+    let mut bytes = vec![0; 1 + index(capacity).div_ceil(8)];
+    bytes[0] = DENSE;
+    for &(at, place, checksum) in entries {
+        bytes[1 + index(at / 8)] |= 1 << (at % 8);
+        bytes.extend_from_slice(&place.0.to_le_bytes());
+        bytes.extend_from_slice(&checksum.to_le_bytes());
+    }
+    bytes
+}
+
+fn as_list(entries: &[Entry]) -> Vec<u8> {
+    let mut bytes = vec![LIST];
+    bytes.extend_from_slice(&len_u32(entries.len()).to_le_bytes());
+    for &(at, place, checksum) in entries {
+        bytes.extend_from_slice(&u16::try_from(at).expect("a leaf has at most 1024 blocks").to_le_bytes());
+        bytes.extend_from_slice(&place.0.to_le_bytes());
+        bytes.extend_from_slice(&checksum.to_le_bytes());
+    }
+    bytes
+}
+
+/// Applies a page to a leaf. `None`: the bytes are no page of this version.
+pub(crate) fn apply(bytes: &[u8], leaf: &mut Leaf) -> Option<()> {
+    let mut cursor = Cursor::new(bytes);
+    let capacity = leaf.capacity();
+    match cursor.int::<u8>()? {
+        RUNS => {
+            let count: u32 = cursor.int()?;
+            let mut runs = Vec::new();
+            for _ in 0..count {
+                runs.push((u32::from(cursor.int::<u16>()?), u32::from(cursor.int::<u16>()?), Location(cursor.int()?)));
+            }
+            for (start, count, place) in runs {
+                if start + count > capacity {
+                    return None;
+                }
+                for n in 0..count {
+                    let checksum = cursor.int()?;
+                    leaf.set_unmarked(start + n, if place.is_none() { place } else { place.step(n) }, checksum);
+                }
+            }
+        }
+        DENSE => {
+            let bits = cursor.take(index(capacity).div_ceil(8))?;
+            for at in (0..capacity).filter(|at| bits[index(at / 8)] >> (at % 8) & 1 == 1) {
+                let place = Location(cursor.int()?);
+                leaf.set_unmarked(at, place, cursor.int()?);
+            }
+        }
+        LIST => {
+            let count: u32 = cursor.int()?;
+            for _ in 0..count {
+                let at = u32::from(cursor.int::<u16>()?);
+                if at >= capacity {
+                    return None;
+                }
+                let place = Location(cursor.int()?);
+                leaf.set_unmarked(at, place, cursor.int()?);
+            }
+        }
+        _ => return None,
+    }
+    cursor.is_empty().then_some(())
+}

@@ -1,0 +1,45 @@
+//! Bugs that can be planted, to prove that the crash enumeration finds them. Without the feature `planted` there are none.
+
+/// A bug that can be planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// A flush reports success without a sync.
+    SkipSync,
+    /// Recovery believes block data behind the witness without looking at it.
+    ChecksumMissesData,
+    /// Recovery accepts batches of ended epochs and older fillings.
+    OldBatchAccepted,
+    /// Zones are erased before what freed them is durable.
+    EraseTooEarly,
+    /// Reads from the medium are not checked.
+    ReadUnchecked,
+}
+
+#[cfg(feature = "planted")]
+mod planting {
+    use super::Bug;
+    use std::cell::Cell;
+
+    thread_local! {
+        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+    }
+
+    /// Plants a bug in this thread, or pulls it out.
+    pub fn set(bug: Option<Bug>) {
+        PLANTED.with(|planted| planted.set(bug));
+    }
+
+    pub(crate) fn is(bug: Bug) -> bool {
+        PLANTED.with(|planted| planted.get()) == Some(bug)
+    }
+}
+
+#[cfg(feature = "planted")]
+pub(crate) use planting::is;
+#[cfg(feature = "planted")]
+pub use planting::set;
+
+#[cfg(not(feature = "planted"))]
+pub(crate) fn is(_: Bug) -> bool {
+    false
+}

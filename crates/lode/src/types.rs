@@ -1,0 +1,154 @@
+//! Numbers that mean a place or an identity, each a type of its own.
+//!
+//! A [`Location`] says where one stored block lies: zone, offset, stored length, kind, in eight bytes.
+
+use std::fmt;
+
+/// Stored blocks start at multiples of this many bytes inside their zone.
+pub(crate) const GRANULE: u32 = 16;
+
+/// The largest block of any list.
+pub const BLOCK_BYTES_MAX: u32 = 65536;
+/// The smallest block of any list.
+pub const BLOCK_BYTES_MIN: u32 = 64;
+
+/// Names a list. Never given out twice on one disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ListId(pub u32);
+
+/// A position of the merged stream: the number of the next record. Everything before it has a smaller one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lsn(pub u64);
+
+/// The number of a batch of the record stream, consecutive over the whole disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Sequence(pub u64);
+
+impl Sequence {
+    pub fn next(self) -> Sequence {
+        Sequence(self.0 + 1)
+    }
+}
+
+/// Names one filling of a zone: the epoch in the upper half, a counter below. Never used twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct SegmentId(pub u64);
+
+impl SegmentId {
+    pub fn new(epoch: u64, counter: u32) -> SegmentId {
+        SegmentId((epoch << 32) | u64::from(counter))
+    }
+
+    pub fn epoch(self) -> u64 {
+        self.0 >> 32
+    }
+}
+
+/// Names a unit: the epoch of its begin in the upper bits, a counter below. Never reused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UnitId(pub u64);
+
+/// How the bytes of a stored block are to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The block as it is.
+    Raw,
+    /// Compressed by lz4, block format, without a length prefix.
+    Lz4,
+}
+
+/// Where a stored block lies: 22 bits zone, 24 bits offset in granules, 16 bits stored length less one, 2 bits kind.
+/// Zero is no place: zone 0 holds roots only.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Location(pub u64);
+
+impl Location {
+    /// A hole: no stored block.
+    pub const NONE: Location = Location(0);
+    /// More zones than this cannot be named.
+    pub const ZONES_MAX: u32 = 1 << 22;
+    /// Larger zones than this cannot be named.
+    pub const ZONE_BYTES_MAX: u32 = GRANULE << 24;
+
+    pub fn new(zone: u32, offset: u32, stored: u32, kind: Kind) -> Location {
+        debug_assert!(zone < Self::ZONES_MAX && offset.is_multiple_of(GRANULE) && (1..=BLOCK_BYTES_MAX).contains(&stored));
+        let kind = match kind {
+            Kind::Raw => 0,
+            Kind::Lz4 => 1,
+        };
+        Location((u64::from(zone) << 42) | (u64::from(offset / GRANULE) << 18) | (u64::from(stored - 1) << 2) | kind)
+    }
+
+    pub fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    pub fn zone(self) -> u32 {
+        low_u32(self.0 >> 42)
+    }
+
+    pub fn offset(self) -> u32 {
+        low_u32((self.0 >> 18) & 0xff_ffff) * GRANULE
+    }
+
+    /// Bytes that the block takes as stored.
+    pub fn stored(self) -> u32 {
+        low_u32((self.0 >> 2) & 0xffff) + 1
+    }
+
+    /// Bytes that the block takes in its zone, up to the next granule.
+    pub fn footprint(self) -> u32 {
+        self.stored().next_multiple_of(GRANULE)
+    }
+
+    /// `None` for a kind that this version does not know.
+    pub fn kind(self) -> Option<Kind> {
+        match self.0 & 3 {
+            0 => Some(Kind::Raw),
+            1 => Some(Kind::Lz4),
+            _ => None,
+        }
+    }
+
+    /// The place `n` blocks further on in a run of equal blocks.
+    pub fn step(self, n: u32) -> Location {
+        Location(self.0.wrapping_add(u64::from(n).wrapping_mul(u64::from(self.footprint() / GRANULE)) << 18))
+    }
+}
+
+impl fmt::Debug for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_none() {
+            return f.write_str("hole");
+        }
+        write!(f, "zone {} offset {} stored {} kind {}", self.zone(), self.offset(), self.stored(), self.0 & 3)
+    }
+}
+
+/// The lower 32 bits of a value that is known to fit in them.
+pub(crate) fn low_u32(value: u64) -> u32 {
+    u32::try_from(value & 0xffff_ffff).expect("masked to 32 bits")
+}
+
+/// A length of memory as a number of the format. Buffers are far smaller than 4 GiB.
+pub(crate) fn len_u32(len: usize) -> u32 {
+    u32::try_from(len).expect("a buffer is smaller than 4 GiB")
+}
+
+/// A number of the format as an index. Lode needs 64-bit (or at least 32-bit) machines.
+pub(crate) fn index(value: u32) -> usize {
+    usize::try_from(value).expect("32 bits fit in an address")
+}
+
+/// A length in memory as 64 bits.
+pub(crate) fn len_u64(len: usize) -> u64 {
+    u64::try_from(len).expect("an address fits in 64 bits")
+}
+
+/// A 64-bit length that was checked to be within memory.
+pub(crate) fn index64(value: u64) -> usize {
+    usize::try_from(value).expect("checked to fit in memory")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,281 @@
+//! A volume: an indexed list seen as bytes.
+//!
+//! Every call is one operation: atomic whatever its length, at one point of the merged stream (Mime, multiblock writes).
+
+use crate::disk::Inner;
+use crate::disk::put::NewBlock;
+use crate::disk::read::pack;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::crc;
+use crate::format::records::Compression;
+use crate::types::{Kind, ListId, Location, Lsn, index, index64, len_u64};
+use crate::unit::Unit;
+use std::sync::Arc;
+
+/// A stretch of a volume that is stored, or a hole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Where it starts, in bytes.
+    pub offset: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// Whether it is stored. A hole reads as zeros.
+    pub allocated: bool,
+}
+
+/// A volume of an open disk. Cheap to clone; every clone names the same volume.
+#[derive(Clone)]
+pub struct Volume {
+    disk: Arc<Inner>,
+    list: ListId,
+    name: Arc<str>,
+    block_bytes: u32,
+    compression: Compression,
+}
+
+/// The error for a range beyond the end.
+pub(crate) fn check_range(name: &str, size: u64, offset: u64, bytes: u64) -> Result<()> {
+    match offset.checked_add(bytes) {
+        Some(end) if end <= size => Ok(()),
+        _ => Err(Error::new(
+            ErrorKind::OutOfRange,
+            format!("{bytes} bytes at offset {offset} lie beyond the end of {name}, which has {size} bytes"),
+        )),
+    }
+}
+
+impl Volume {
+    pub(crate) fn new(disk: Arc<Inner>, list: ListId, name: &str, block_bytes: u32, compression: Compression) -> Volume {
+        Volume { disk, list, name: Arc::from(name), block_bytes, compression }
+    }
+
+    /// Its name when the handle was made.
+    pub fn name(&self) -> String {
+        self.name.to_string()
+    }
+
+    /// The list that holds it.
+    pub fn list(&self) -> ListId {
+        self.list
+    }
+
+    /// Its size in bytes, now. Zero once it is deleted.
+    pub fn bytes(&self) -> u64 {
+        self.size().unwrap_or(0)
+    }
+
+    pub(crate) fn size(&self) -> Result<u64> {
+        Ok(self.disk.core.lock().check_list(self.list, 0)?.bytes)
+    }
+
+    /// Its block size: reads and writes of whole blocks are the cheapest.
+    pub fn block_bytes(&self) -> u32 {
+        self.block_bytes
+    }
+
+    pub(crate) fn compression(&self) -> Compression {
+        self.compression
+    }
+
+    pub(crate) fn belongs_to(&self, disk: &Arc<Inner>) -> Result<()> {
+        if Arc::ptr_eq(&self.disk, disk) {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::InvalidArgument, format!("volume {} is not of the unit's disk", self.name)))
+    }
+
+    /// Fills `into` from `offset`. Any offset and length within the volume. Holes read as zeros.
+    pub fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        check_range(&self.name, self.size()?, offset, len_u64(into.len()))?;
+        let block_bytes = u64::from(self.block_bytes);
+        let head = (block_bytes - offset % block_bytes) % block_bytes;
+        let head = into.len().min(index64(head));
+        let (first, rest) = into.split_at_mut(head);
+        self.read_part(offset, first)?;
+        let whole = rest.len() / index(self.block_bytes) * index(self.block_bytes);
+        let (middle, last) = rest.split_at_mut(whole);
+        let at = offset + len_u64(head);
+        if !middle.is_empty() {
+            self.disk.read_blocks(self.list, self.block_bytes, at / block_bytes, middle)?;
+        }
+        self.read_part(at + len_u64(whole), last)
+    }
+
+    fn read_part(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        if into.is_empty() {
+            return Ok(());
+        }
+        let mut block = vec![0; index(self.block_bytes)];
+        self.disk.read_blocks(self.list, self.block_bytes, offset / u64::from(self.block_bytes), &mut block)?;
+        let within = index64(offset % u64::from(self.block_bytes));
+        into.copy_from_slice(&block[within..within + into.len()]);
+        Ok(())
+    }
+
+    /// Writes `data` at `offset` as one operation: whole or not at all after any crash, whatever its length. Parts of
+    /// blocks are read, changed and written, in order with every other write of that block (R5). Gives back a position
+    /// to flush up to.
+    pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<Lsn> {
+        check_range(&self.name, self.size()?, offset, len_u64(data.len()))?;
+        if data.is_empty() {
+            return Ok(self.disk.writable()?.writer.lsn);
+        }
+        let block_bytes = u64::from(self.block_bytes);
+        let blocks = (offset + len_u64(data.len())).div_ceil(block_bytes) - offset / block_bytes;
+        if blocks <= 16 && blocks * block_bytes <= u64::from(self.disk.shape.direct_bytes) {
+            self.write_direct(offset, data)
+        } else {
+            self.as_unit(offset, len_u64(data.len()), |unit| unit.write_at(self, offset, data))
+        }
+    }
+
+    /// A few blocks: packed and summed up outside the lock, then put into the open batch.
+    fn write_direct(&self, offset: u64, data: &[u8]) -> Result<Lsn> {
+        let size = index(self.block_bytes);
+        let aligned = offset.is_multiple_of(u64::from(self.block_bytes)) && data.len().is_multiple_of(size);
+        if aligned && self.compression == Compression::None {
+            let first = offset / u64::from(self.block_bytes);
+            if data.len() == size {
+                let mut one = [NewBlock { block: first, stored: data, kind: Kind::Raw, checksum: crc(data), base: None }];
+                return self.disk.put_blocks(self.list, &mut one, data.len(), || Ok(()));
+            }
+            let mut blocks: Vec<NewBlock<'_>> = data
+                .chunks(size)
+                .zip(first..)
+                .map(|(stored, block)| NewBlock { block, stored, kind: Kind::Raw, checksum: crc(stored), base: None })
+                .collect();
+            return self.disk.put_blocks(self.list, &mut blocks, data.len(), || Ok(()));
+        }
+        loop {
+            let prepared = self.prepare(offset, data)?;
+            let mut blocks: Vec<NewBlock<'_>> = prepared.iter().map(Prepared::as_new).collect();
+            let stale = std::cell::Cell::new(false);
+            let put = self.disk.put_blocks(self.list, &mut blocks, data.len(), || {
+                stale.set(true);
+                Err(Error::new(ErrorKind::Conflict, "a block changed while a part of it was written"))
+            });
+            match put {
+                Err(_) if stale.get() => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Whole blocks out of any bytes: what is written in part is read first, and its place remembered.
+    fn prepare(&self, offset: u64, data: &[u8]) -> Result<Vec<Prepared>> {
+        let mut prepared = Vec::new();
+        let mut scratch = Vec::new();
+        let mut rest = data;
+        let mut at = offset;
+        while !rest.is_empty() {
+            let block = at / u64::from(self.block_bytes);
+            let within = index64(at % u64::from(self.block_bytes));
+            let len = rest.len().min(index(self.block_bytes) - within);
+            let (head, tail) = rest.split_at(len);
+            let mut base = None;
+            let mut whole = head.to_vec();
+            if len < index(self.block_bytes) {
+                base = Some(self.place_of(block)?);
+                whole = vec![0; index(self.block_bytes)];
+                self.disk.read_blocks(self.list, self.block_bytes, block, &mut whole)?;
+                whole[within..within + len].copy_from_slice(head);
+            }
+            let (stored, kind) = match pack(&whole, self.compression, &mut scratch) {
+                Some(len) => (scratch[..len].to_vec(), Kind::Lz4),
+                None => (whole, Kind::Raw),
+            };
+            let checksum = crc(&stored);
+            prepared.push(Prepared { block, stored, kind, checksum, base });
+            at += len_u64(len);
+            rest = tail;
+        }
+        Ok(prepared)
+    }
+
+    fn place_of(&self, block: u64) -> Result<Location> {
+        loop {
+            let found = self.disk.core.lock().state.lookup(self.list, block);
+            match found {
+                Ok(found) => return Ok(found.map_or(Location::NONE, |(place, _)| place)),
+                Err(cold) => self.disk.load(cold.0)?,
+            }
+        }
+    }
+
+    /// An operation that is too long for one batch is a unit of its own. `change` runs again if a block that it writes
+    /// in part changes meanwhile.
+    fn as_unit(&self, offset: u64, bytes: u64, mut change: impl FnMut(&mut Unit) -> Result<()>) -> Result<Lsn> {
+        let block_bytes = u64::from(self.block_bytes);
+        loop {
+            let mut unit = Unit::simple(Arc::clone(&self.disk));
+            let mut parts = Vec::new();
+            for edge in [offset, offset + bytes] {
+                if !edge.is_multiple_of(block_bytes) {
+                    parts.push(edge / block_bytes);
+                }
+            }
+            parts.dedup();
+            for block in &parts {
+                let base = self.place_of(*block)?;
+                unit.set_base(self.list, *block, base);
+            }
+            change(&mut unit)?;
+            match unit.commit_in_place() {
+                Err(error) if error.kind() == ErrorKind::Conflict && !parts.is_empty() && self.size().is_ok_and(|size| size >= offset + bytes) => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Turns the range into zeros, giving back the space of whole blocks. One operation.
+    pub fn discard(&self, offset: u64, bytes: u64) -> Result<Lsn> {
+        check_range(&self.name, self.size()?, offset, bytes)?;
+        self.as_unit(offset, bytes, |unit| unit.discard(self, offset, bytes))
+    }
+
+    /// What of the range is stored, in order and without gaps. Cost: the tables of the range.
+    pub fn extents(&self, offset: u64, bytes: u64) -> Result<Vec<Extent>> {
+        check_range(&self.name, self.size()?, offset, bytes)?;
+        let mut extents: Vec<Extent> = Vec::new();
+        if bytes == 0 {
+            return Ok(extents);
+        }
+        let block_bytes = u64::from(self.block_bytes);
+        let end = offset + bytes;
+        let mut at = offset;
+        while at < end {
+            let block = at / block_bytes;
+            // Bounded holds: at most a thousand blocks each.
+            let stop = (block + 1024).min(end.div_ceil(block_bytes));
+            self.disk.load_range(self.list, block, stop)?;
+            let core = self.disk.core.lock();
+            for block in block..stop {
+                let allocated = match core.state.lookup(self.list, block) {
+                    Ok(found) => found.is_some(),
+                    Err(_) => break,
+                };
+                let next = ((block + 1) * block_bytes).min(end);
+                match extents.last_mut() {
+                    Some(last) if last.allocated == allocated => last.bytes += next - at,
+                    _ => extents.push(Extent { offset: at, bytes: next - at, allocated }),
+                }
+                at = next;
+            }
+        }
+        Ok(extents)
+    }
+}
+
+struct Prepared {
+    block: u64,
+    stored: Vec<u8>,
+    kind: Kind,
+    checksum: u32,
+    base: Option<Location>,
+}
+
+impl Prepared {
+    fn as_new(&self) -> NewBlock<'_> {
+        NewBlock { block: self.block, stored: &self.stored, kind: self.kind, checksum: self.checksum, base: self.base }
+    }
+}

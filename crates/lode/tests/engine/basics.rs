@@ -1,0 +1,144 @@
+use lode::{Compression, Disk, ErrorKind, FormatOptions, OpenOptions, Survive, VolumeOptions};
+use lode_media::{Geometry, Medium, ram::RamMedium};
+use std::sync::Arc;
+
+pub fn medium(zones: u32, zone_bytes: u32, align: u32) -> Arc<dyn Medium> {
+    let medium = Arc::new(RamMedium::new(Geometry { zones, zone_bytes, append_align: align, devices: 1 }));
+    Disk::format(medium.clone(), &FormatOptions { disk_id: 7 }).unwrap();
+    medium
+}
+
+pub fn quiet() -> OpenOptions {
+    OpenOptions { background: false, ..OpenOptions::default() }
+}
+
+fn filled(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|n| u8::try_from(n % 251).unwrap().wrapping_mul(31).wrapping_add(seed)).collect()
+}
+
+#[test]
+fn what_is_written_is_read_before_and_after_reopening() {
+    for background in [false, true] {
+        let options = OpenOptions { background, ..OpenOptions::default() };
+        let medium = medium(64, 1 << 20, 4096);
+        let disk = Disk::open(medium.clone(), &options).unwrap();
+        let volume = disk.create_volume("v", &VolumeOptions { bytes: 8 << 20, ..Default::default() }).unwrap();
+        let mut twin = vec![0u8; 8 << 20];
+        for (n, (offset, len)) in [(0, 4096), (4096, 8192), (5000, 100), (1 << 20, 3 << 20), (100, 70_000), (6_000_001, 1_000_003)].into_iter().enumerate() {
+            let data = filled(len, u8::try_from(n).unwrap());
+            volume.write_at(offset, &data).unwrap();
+            twin[usize::try_from(offset).unwrap()..][..len].copy_from_slice(&data);
+        }
+        volume.discard(2 << 20, 500_000).unwrap();
+        twin[2 << 20..(2 << 20) + 500_000].fill(0);
+        let mut read = vec![1; 8 << 20];
+        volume.read_at(0, &mut read).unwrap();
+        assert!(read == twin);
+        disk.flush(Survive::Power).unwrap();
+        drop((volume, disk));
+        assert_eq!(Disk::check(medium.clone()).unwrap().problems, Vec::<String>::new());
+        let disk = Disk::open(medium.clone(), &options).unwrap();
+        let volume = disk.volume("v").unwrap();
+        volume.read_at(0, &mut read).unwrap();
+        assert!(read == twin);
+        disk.close().unwrap();
+        drop(volume);
+        assert_eq!(Disk::check(medium.clone()).unwrap().problems, Vec::<String>::new());
+        let disk = Disk::open(medium, &options).unwrap();
+        assert_eq!(disk.info().unwrap().replayed, 0);
+        disk.volume("v").unwrap().read_at(0, &mut read).unwrap();
+        assert!(read == twin);
+    }
+}
+
+#[test]
+fn a_unit_is_seen_by_nobody_until_it_commits() {
+    let disk = Disk::open(medium(64, 1 << 20, 4096), &quiet()).unwrap();
+    let volume = disk.create_volume("v", &VolumeOptions { bytes: 1 << 20, compression: Compression::Lz4, ..Default::default() }).unwrap();
+    let mut a = disk.begin().unwrap();
+    let mut b = disk.begin().unwrap();
+    a.write_at(&volume, 10, b"aaaa").unwrap();
+    b.write_at(&volume, 10, b"bbbb").unwrap();
+    let mut read = [0; 4];
+    volume.read_at(10, &mut read).unwrap();
+    assert_eq!(&read, &[0; 4]);
+    a.read_at(&volume, 10, &mut read).unwrap();
+    assert_eq!(&read, b"aaaa");
+    b.commit().unwrap();
+    volume.read_at(10, &mut read).unwrap();
+    assert_eq!(&read, b"bbbb");
+    a.commit().unwrap();
+    volume.read_at(10, &mut read).unwrap();
+    assert_eq!(&read, b"aaaa");
+    let mut c = disk.begin().unwrap();
+    c.write_at(&volume, 10, b"cccc").unwrap();
+    c.abort();
+    volume.read_at(10, &mut read).unwrap();
+    assert_eq!(&read, b"aaaa");
+    assert_eq!(disk.info().unwrap().reserved, 0);
+}
+
+#[test]
+fn a_disk_overwritten_many_times_is_cleaned_and_stays_sound() {
+    for background in [false, true] {
+        let options = OpenOptions { background, ..OpenOptions::default() };
+        let medium = medium(64, 256 << 10, 4096);
+        let disk = Disk::open(medium.clone(), &options).unwrap();
+        let usable = disk.info().unwrap().usable;
+        let blocks = usable * 8 / 10 / 4224;
+        let volume = disk.create_volume("v", &VolumeOptions { bytes: blocks * 4096, ..Default::default() }).unwrap();
+        let mut seed = 1u64;
+        let mut twin = vec![0u64; usize::try_from(blocks).unwrap()];
+        for step in 0..blocks * 8 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let block = (seed >> 33) % blocks;
+            let data: Vec<u8> = (0..512).flat_map(|_| (step + 1).to_le_bytes()).collect();
+            volume.write_at(block * 4096, &data).unwrap();
+            twin[usize::try_from(block).unwrap()] = step + 1;
+            if step % 1000 == 0 {
+                disk.flush(Survive::Power).unwrap();
+            }
+        }
+        for (block, expected) in twin.iter().enumerate() {
+            let mut read = [0; 4096];
+            volume.read_at(block as u64 * 4096, &mut read).unwrap();
+            assert_eq!(u64::from_le_bytes(read[..8].try_into().unwrap()), *expected, "block {block}");
+        }
+        println!("{:?}", disk.counters());
+        assert!(disk.counters().zones_cleaned > 0);
+        drop(volume);
+        disk.close().unwrap();
+        assert_eq!(Disk::check(medium.clone()).unwrap().problems, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_full_disk_says_so_and_works_again_after_a_delete() {
+    for background in [false, true] {
+        let options = OpenOptions { background, ..OpenOptions::default() };
+        let medium = medium(64, 256 << 10, 4096);
+        let disk = Disk::open(medium.clone(), &options).unwrap();
+        for round in 0..3 {
+            let volume = disk.create_volume("v", &VolumeOptions { bytes: 64 << 20, ..Default::default() }).unwrap();
+            let mut offset = 0;
+            let error = loop {
+                match volume.write_at(offset, &filled(65536, 3)) {
+                    Ok(_) => offset += 65536,
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(error.kind(), ErrorKind::Full, "{error}");
+            assert!(offset > 8 << 20, "only {offset} bytes fit in round {round}");
+            volume.write_at(0, &filled(65536, 9)).unwrap();
+            disk.delete_volume("v").unwrap();
+            disk.flush(Survive::Power).unwrap();
+            while disk.info().unwrap().live > 0 {
+                if !background {
+                    disk.maintain().unwrap();
+                }
+            }
+        }
+        disk.close().unwrap();
+        assert_eq!(Disk::check(medium).unwrap().problems, Vec::<String>::new());
+    }
+}

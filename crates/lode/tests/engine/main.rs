@@ -1,0 +1,4 @@
+//! The engine through its public calls, on media in memory.
+#![allow(clippy::unwrap_used)]
+
+mod basics;
