@@ -428,13 +428,12 @@ impl Inner {
         drop(self.writable()?);
         let _one = self.maintaining.lock();
         // Writing tables opens zones, which changes tables again: a few rounds, the last of them small.
-        for round in 0..8 {
-            let before = self.core.lock().writer.lsn;
-            let last = round == 7 || self.core.lock().state.dirty.len() <= 1;
-            self.write_sections(before)?;
-            if last || self.core.lock().state.dirty.is_empty() {
+        for _ in 0..8 {
+            if self.core.lock().state.dirty.is_empty() {
                 break;
             }
+            self.write_sections(Lsn(u64::MAX))?;
+            self.write_directory()?;
         }
         self.checkpoint_to(Lsn(0), clean)
     }

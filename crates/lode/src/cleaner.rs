@@ -419,13 +419,13 @@ impl Inner {
             return Ok(false);
         }
         let _one = self.maintaining.lock();
-        let (available, waiting, long, idle_before) = {
+        let (available, waiting, long) = {
             let core = self.core.lock();
             core.alive()?;
             let window = self.window_zones();
             let segments = &core.writer.segments;
             let long = (segments.len() > window + (window / 16).max(1)).then(|| Lsn(segments[segments.len() - window].first_lsn));
-            (core.available(), core.freeing.len() + core.verified.len(), long, core.free.len())
+            (core.available(), core.freeing.len() + core.verified.len(), long)
         };
         let low = available < index(RESERVE_ZONES) + LOW_ZONES;
         let mut did = false;
@@ -444,9 +444,7 @@ impl Inner {
         did |= self.clean_tables()?;
         if background {
             let mut core = self.core.lock();
-            if low {
-                core.hopeless = if core.free.len() > idle_before || did { 0 } else { core.hopeless + 1 };
-            }
+            core.rounds += u64::from(low);
             let short = core.writer.ready.len() < 4 && core.available() > index(RESERVE_ZONES);
             drop(core);
             if short {
@@ -548,7 +546,7 @@ impl Inner {
     /// Reads that fail while cleaning do not stop the disk; failed appends and syncs have latched it already.
     fn keeper_failed(&self, error: &Error) {
         let mut core = self.core.lock();
-        core.hopeless += 1;
+        core.rounds += 1;
         core.keeper_error = Some(error.clone());
         self.space.notify_all();
         self.keeper.wait_for(&mut core, Duration::from_millis(100));

@@ -376,9 +376,11 @@ impl Recovered {
             let mut lsn = batch.first_lsn;
             for record in &records {
                 self.validate(record).map_err(|what| Error::corrupt(&place, "a record that has a meaning", what))?;
-                self.state.apply(record, lsn);
+                if lsn.0 >= self.root.root.replay_lsn {
+                    self.state.apply(record, lsn);
+                    self.replayed += 1;
+                }
                 lsn = Lsn(lsn.0 + 1);
-                self.replayed += 1;
             }
             expected = Some(lsn);
             self.state.zones.get_mut(*zone).records_end = lsn;

@@ -9,6 +9,8 @@ use lode_media::Geometry;
 pub(crate) const ROOT_ZONES: u32 = 4;
 /// Zones that only cleaning, checkpoints, commits and deletes may take (R28).
 pub(crate) const RESERVE_ZONES: u32 = 10;
+/// Zones that are being filled, announced, or hold tables that die soon.
+pub(crate) const FILLING_ZONES: u32 = 8;
 /// A disk has at least this many zones.
 pub const SMALLEST_ZONES: u32 = 32;
 /// What a stored block is charged beyond its bytes: its records (twice) and its entries in the tables (R27).
@@ -108,9 +110,9 @@ impl Shape {
 
     /// Bytes that may be promised to users, each stored block charged with [`BLOCK_CHARGE`]: 95 % of what the reserve leaves (R28).
     pub fn promisable(&self) -> u64 {
-        let zones = u64::from(self.zones - ROOT_ZONES - RESERVE_ZONES - 2);
-        // Heads of batches and the unused ends of zones.
-        let lost = u64::from(self.head) * u64::from(self.zone_bytes / self.batch_bytes + 1);
+        let zones = u64::from(self.zones - ROOT_ZONES - RESERVE_ZONES - FILLING_ZONES);
+        // Heads of batches, and the ends of batches and zones into which no block fits.
+        let lost = u64::from(self.head) * u64::from(self.zone_bytes / self.batch_bytes + 1) + u64::from(self.zone_bytes) / 64;
         let payload = u64::from(self.zone_bytes).saturating_sub(lost);
         zones * payload / 100 * 95
     }

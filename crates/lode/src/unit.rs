@@ -195,7 +195,7 @@ impl Unit {
         });
         let wanted = (end - first - len_u64(held)).saturating_mul(u64::from(block_bytes) + BLOCK_CHARGE);
         let promisable = self.disk.shape.promisable();
-        let mut core = self.disk.writable()?;
+        let mut core = self.disk.admit(self.disk.writable()?)?;
         if core.promised().saturating_add(wanted) > promisable {
             // A simple operation gives back what it overwrites; only what it needs beyond that must be free.
             let mut freed = 0;
@@ -400,7 +400,9 @@ impl Unit {
                 self.spill()?;
                 continue;
             }
-            disk.prepare_zones(plan.zones)?;
+            if plan.chained {
+                disk.prepare_zones(plan.zones)?;
+            }
             let made = disk.with_room(plan.data, plan.records, true, |core| self.apply(core, &plan))?;
             match made {
                 Ok(lsn) => return Ok(lsn),

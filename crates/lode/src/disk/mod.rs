@@ -73,8 +73,8 @@ pub(crate) struct Core {
     pub freeing: Vec<(Lsn, u32)>,
     /// The newest failure of the keeper, for reports.
     pub keeper_error: Option<Error>,
-    /// The keeper found nothing to gain while writers waited (bounded waiting, R28).
-    pub hopeless: u32,
+    /// How often the keeper went through all it does while space was low (bounded waiting, R28).
+    pub rounds: u64,
     pub stop: bool,
 }
 

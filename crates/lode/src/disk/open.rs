@@ -275,7 +275,7 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         epoch,
         rooted: Rooted::default(),
         counters: Counters { replayed, ..Counters::default() },
-        hopeless: 0,
+        rounds: 0,
         freeing: Vec::new(),
         keeper_error: None,
         stop: false,

@@ -63,6 +63,7 @@ impl Inner {
             core.alive()?;
             if !urgent {
                 core = self.throttle(core)?;
+                core = self.admit(core)?;
             }
             match core.writer.make_room(data, records, false) {
                 Ok(()) => {

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::shape::RESERVE_ZONES;
 use crate::types::index;
 use lode_media::ZoneId;
+use parking_lot::MutexGuard;
 
 /// The keeper cleans when fewer zones than this, beyond the reserve, are free.
 pub(crate) const LOW_ZONES: usize = 4;
@@ -24,10 +25,22 @@ impl Core {
 }
 
 impl Inner {
+    /// Before new data is taken in: waits until more zones than the reserve are available (R28, R29).
+    pub fn admit<'a>(&'a self, core: MutexGuard<'a, Core>) -> Result<MutexGuard<'a, Core>> {
+        if core.available() > index(RESERVE_ZONES) {
+            return Ok(core);
+        }
+        drop(core);
+        self.prepare_zone(false)?;
+        Ok(self.core.lock())
+    }
+
     /// Makes another zone ready for the record stream. Who is not urgent leaves the reserve alone and waits for the
     /// cleaner.
     pub fn prepare_zone(&self, urgent: bool) -> Result<()> {
         let mut core = self.core.lock();
+        // Zones come and go while the cleaner works: only more of them than ever before is a gain.
+        let (mut most, mut fruitless) = (core.available(), 0);
         loop {
             core.alive()?;
             if core.writer.ready.len() >= 3 && (urgent || core.available() > index(RESERVE_ZONES)) {
@@ -49,18 +62,23 @@ impl Inner {
                 }
                 continue;
             }
-            if core.hopeless > HOPELESS {
-                core.hopeless = 0;
+            if fruitless > HOPELESS {
+                crate::mark("space: cleaning is fruitless");
                 return Err(self.full(&core, 0));
             }
             if self.options.background {
+                let rounds = core.rounds;
                 self.keeper.notify_all();
                 self.space.wait_for(&mut core, std::time::Duration::from_millis(100));
+                fruitless += u32::from(core.rounds > rounds);
             } else {
                 drop(core);
-                let gained = self.maintain_for_space()?;
+                self.maintain_for_space()?;
                 core = self.core.lock();
-                core.hopeless = if gained { 0 } else { core.hopeless + 1 };
+                fruitless += 1;
+            }
+            if core.available() > most {
+                (most, fruitless) = (core.available(), 0);
             }
         }
     }
