@@ -9,6 +9,7 @@
 
 use crate::disk::Inner;
 use crate::disk::options::Survive;
+use crate::disk::space::Claim;
 use crate::error::{Error, Result};
 use crate::format::object::{DELTA, DIRECTORY, IMAGE, ObjectRef, SectionEntry, encode};
 use crate::format::records::{ListMeta, Record};
@@ -203,7 +204,7 @@ impl Inner {
     pub(crate) fn open_side(&self, holds: Holds) -> Result<()> {
         let zone = self.zone_for_side()?;
         self.erase_zone(zone).inspect_err(|error| self.core.lock().latch(error))?;
-        self.with_room(0, 64, true, |core| {
+        self.with_room(0, 64, Claim::Keeper, |core| {
             let segment = core.writer.next_segment();
             core.write_record(&Record::ZoneOpened { zone, stream: holds.stream(), segment: segment.0 });
             let side: &mut Side = match holds {

@@ -10,7 +10,7 @@
 
 use crate::disk::options::Survive;
 use crate::disk::put::{Placed, Run};
-use crate::disk::space::LOW_ZONES;
+use crate::disk::space::{Claim, LOW_ZONES};
 use crate::disk::{Core, Inner};
 use crate::error::{Error, Result};
 use crate::format::header::BatchKind;
@@ -284,7 +284,7 @@ impl Inner {
         // The data is durable before a record says that it is there.
         self.sync_all()?;
         for chunk in moved.chunks(64.min(index(shape.batch_bytes - shape.head) / 2 / 48).max(1)) {
-            self.with_room(0, put_bytes(1) * len_u32(chunk.len()), true, |core| {
+            self.with_room(0, put_bytes(1) * len_u32(chunk.len()), Claim::Keeper, |core| {
                 let mut run = Run::default();
                 let mut list = ListId(0);
                 for (owner, place) in chunk {
@@ -374,7 +374,7 @@ impl Inner {
             }
         }
         for (zone, segment) in &ready {
-            self.with_room(0, 64, true, |core| {
+            self.with_room(0, 64, Claim::Keeper, |core| {
                 let lsn = core.write_record(&Record::ZoneFreed { zone: *zone, segment: segment.0 });
                 core.verified.remove(zone);
                 core.freeing.push((lsn, *zone));
@@ -448,7 +448,7 @@ impl Inner {
             let short = core.writer.ready.len() < 4 && core.available() > index(RESERVE_ZONES);
             drop(core);
             if short {
-                self.prepare_zones(4)?;
+                self.prepare_zones(4, Claim::Keeper)?;
                 self.space.notify_all();
             }
         }
@@ -501,7 +501,7 @@ impl Inner {
             (list, occupied)
         };
         let (list, Some(section)) = next else {
-            self.with_room(0, 32, true, |core| core.write_record(&Record::ListGone { list: next.0 }))?;
+            self.with_room(0, 32, Claim::Keeper, |core| core.write_record(&Record::ListGone { list: next.0 }))?;
             return Ok(true);
         };
         let shift = self.shape.section_blocks_shift();
@@ -514,7 +514,7 @@ impl Inner {
             record.encode(&mut bytes);
             // What lies there may have been moved since: made again under the lock.
             let Record::Discard { first, end, .. } = record else { continue };
-            self.with_room(0, len_u32(bytes.len()) + 1024.min(self.shape.batch_bytes / 4), true, |core| {
+            self.with_room(0, len_u32(bytes.len()) + 1024.min(self.shape.batch_bytes / 4), Claim::Keeper, |core| {
                 for record in core.discards(list, first, end).unwrap_or_default() {
                     core.write_record(&record);
                 }

@@ -76,7 +76,6 @@ pub(crate) fn find(medium: &dyn Medium) -> Result<FoundRoot> {
     let mut failed = None;
     for zone in 0..4 {
         let mut offset = 0;
-        let mut count = 0;
         let mut segment = None;
         while offset < medium.geometry().zone_bytes {
             let (header, image) = match read_root(medium, zone, offset) {
@@ -91,8 +90,8 @@ pub(crate) fn find(medium: &dyn Medium) -> Result<FoundRoot> {
                 break;
             }
             offset += header.total;
-            count += 1;
-            let cursor = RootCursor { pair: zone / 2, offset, count, segment: SegmentId(header.segment) };
+            // R10: what was written before this opening is not appended to again, so the other pair is next.
+            let cursor = RootCursor { pair: zone / 2, offset, count: ROOTS_PER_ZONE, segment: SegmentId(header.segment) };
             if newest.as_ref().is_none_or(|newest| image.root.number > newest.image.root.number || (image.root.number == newest.image.root.number && cursor.offset > newest.cursor.offset)) {
                 newest = Some(FoundRoot { image, disk: header.disk, cursor });
             }

@@ -8,11 +8,11 @@ use lode_media::Geometry;
 /// Zones that hold roots: two pairs (R25).
 pub(crate) const ROOT_ZONES: u32 = 4;
 /// Zones that only cleaning, checkpoints, commits and deletes may take (R28).
-pub(crate) const RESERVE_ZONES: u32 = 10;
+pub(crate) const RESERVE_ZONES: u32 = 16;
 /// Zones that are being filled, announced, or hold tables that die soon.
 pub(crate) const FILLING_ZONES: u32 = 8;
 /// A disk has at least this many zones.
-pub const SMALLEST_ZONES: u32 = 32;
+pub const SMALLEST_ZONES: u32 = 40;
 /// What a stored block is charged beyond its bytes: its records (twice) and its entries in the tables (R27).
 pub(crate) const BLOCK_CHARGE: u64 = 128;
 /// The smallest zone: roots, directory pages and footers must fit.
@@ -41,6 +41,8 @@ pub(crate) struct Shape {
     pub deltas_max: usize,
     /// A simple operation of at most this much data goes into one batch as it is; a longer one is an internal unit.
     pub direct_bytes: u32,
+    /// ... and of at most so many blocks.
+    pub direct_blocks: u32,
 }
 
 impl Shape {
@@ -82,6 +84,7 @@ impl Shape {
             slots_per_page: (zone_bytes / 4096).clamp(1, 64),
             deltas_max: usize::try_from(zone_bytes / 8192).expect("small").clamp(2, 32),
             direct_bytes: ((batch_bytes - head) / 2).min(1 << 16),
+            direct_blocks: ((batch_bytes - head) / 2 / 48).clamp(1, 16),
         })
     }
 

@@ -14,6 +14,7 @@
 use crate::disk::options::Survive;
 use crate::disk::put::{Again, NewBlock, Placed};
 use crate::disk::read::{pack, unpack};
+use crate::disk::space::Claim;
 use crate::disk::{Core, Inner, charge};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::crc;
@@ -195,7 +196,7 @@ impl Unit {
         });
         let wanted = (end - first - len_u64(held)).saturating_mul(u64::from(block_bytes) + BLOCK_CHARGE);
         let promisable = self.disk.shape.promisable();
-        let mut core = self.disk.admit(self.disk.writable()?)?;
+        let mut core = self.disk.admit(self.disk.writable()?, Claim::Data)?;
         if core.promised().saturating_add(wanted) > promisable {
             // A simple operation gives back what it overwrites; only what it needs beyond that must be free.
             let mut freed = 0;
@@ -270,6 +271,7 @@ impl Unit {
     /// Moves all data from memory into the log.
     fn spill(&mut self) -> Result<()> {
         let most = self.disk.shape.direct_bytes;
+        let blocks_max = index(self.disk.shape.direct_blocks);
         self.has_spilled = true;
         for (list, shadow) in &mut self.lists {
             let mut waiting: Vec<(u64, &mut Shadow)> =
@@ -280,10 +282,11 @@ impl Unit {
                 let mut bytes = 0;
                 for (block, shadow) in &waiting[start..] {
                     let Shadow::Data { stored, kind, checksum } = &**shadow else { continue };
-                    if chunk.len() == 16 || (!chunk.is_empty() && bytes + len_u32(stored.len()) > most) {
+                    let footprint = len_u32(stored.len()).next_multiple_of(crate::types::GRANULE);
+                    if chunk.len() == blocks_max || (!chunk.is_empty() && bytes + footprint > most) {
                         break;
                     }
-                    bytes += len_u32(stored.len());
+                    bytes += footprint;
                     chunk.push(NewBlock { block: *block, stored, kind: *kind, checksum: *checksum, base: None });
                 }
                 let count = chunk.len();
@@ -401,9 +404,9 @@ impl Unit {
                 continue;
             }
             if plan.chained {
-                disk.prepare_zones(plan.zones)?;
+                disk.prepare_zones(plan.zones, Claim::Urgent)?;
             }
-            let made = disk.with_room(plan.data, plan.records, true, |core| self.apply(core, &plan))?;
+            let made = disk.with_room(plan.data, plan.records, Claim::Urgent, |core| self.apply(core, &plan))?;
             match made {
                 Ok(lsn) => return Ok(lsn),
                 Err(Again::Load(key)) => disk.load(key)?,
@@ -429,7 +432,7 @@ impl Unit {
                 records += u64::from(put_bytes(1));
             }
         }
-        let holes: u64 = self.hole_ranges().map(|(list, first, end)| disk.discard_bytes(list, first, end)).sum();
+        let holes: u64 = self.hole_ranges().into_iter().map(|(list, first, end)| disk.discard_bytes(list, first, end)).sum();
         records += holes;
         let most = u64::from(shape.batch_bytes - shape.head) / 2;
         if records + u64::from(data) <= most {
@@ -442,11 +445,21 @@ impl Unit {
         }
     }
 
-    fn hole_ranges(&self) -> impl Iterator<Item = (ListId, u64, u64)> + '_ {
-        self.lists.iter().flat_map(|(list, shadow)| {
-            let floor = shadow.floor.map(|floor| (*list, floor, u64::MAX >> 1));
-            shadow.holes.iter().map(|(first, end)| (*list, *first, *end)).chain(floor)
-        })
+    /// What turns into holes: stretches in order, none touching another, so that each block is freed once.
+    fn hole_ranges(&self) -> Vec<(ListId, u64, u64)> {
+        let mut merged: Vec<(ListId, u64, u64)> = Vec::new();
+        for (list, shadow) in &self.lists {
+            let mut holes = shadow.holes.clone();
+            holes.extend(shadow.floor.map(|floor| (floor, u64::MAX >> 1)));
+            holes.sort_unstable();
+            for (first, end) in holes {
+                match merged.last_mut() {
+                    Some(last) if last.0 == *list && last.2 >= first => last.2 = last.2.max(end),
+                    _ => merged.push((*list, first, end)),
+                }
+            }
+        }
+        merged
     }
 
     fn apply(&mut self, core: &mut Core, plan: &Plan) -> std::result::Result<Lsn, Again> {
@@ -490,7 +503,7 @@ impl Unit {
         let chained = plan.chained;
         let room = |core: &mut Core, bytes: u32| {
             if chained {
-                core.writer.make_room(0, bytes, true).expect("zones were made ready for the whole commit");
+                core.writer.make_room(0, bytes, true, 1).expect("zones were made ready for the whole commit");
                 core.note_zones();
             }
         };
@@ -591,21 +604,4 @@ impl Inner {
         }
         bytes
     }
-
-    /// Makes so many zones ready, drawing on the reserve.
-    pub fn prepare_zones(&self, count: usize) -> Result<()> {
-        loop {
-            let mut core = self.core.lock();
-            core.alive()?;
-            if core.writer.ready.len() >= count {
-                return Ok(());
-            }
-            let Some(zone) = core.take_zone() else {
-                drop(core);
-                return self.prepare_zone(true);
-            };
-            drop(core);
-            self.erase_zone(zone)?;
-            self.core.lock().writer.ready.push_back(zone);
-        }
-    }}
+}

@@ -122,7 +122,7 @@ impl Volume {
         }
         let block_bytes = u64::from(self.block_bytes);
         let blocks = (offset + len_u64(data.len())).div_ceil(block_bytes) - offset / block_bytes;
-        if blocks <= 16 && blocks * block_bytes <= u64::from(self.disk.shape.direct_bytes) {
+        if blocks <= u64::from(self.disk.shape.direct_blocks) && blocks * block_bytes <= u64::from(self.disk.shape.direct_bytes) {
             self.write_direct(offset, data)
         } else {
             self.as_unit(offset, len_u64(data.len()), |unit| unit.write_at(self, offset, data))

@@ -7,6 +7,7 @@
 use super::options::{Counters, DiskInfo, FormatOptions, OpenOptions, VolumeInfo, VolumeOptions};
 use super::{Core, Inner, Rooted, read};
 use super::options::Survive;
+use super::space::Claim;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::VERSION;
 use crate::format::header::BatchKind;
@@ -65,9 +66,11 @@ impl Disk {
     pub fn format(medium: Arc<dyn Medium>, options: &FormatOptions) -> Result<()> {
         let geometry = medium.geometry();
         let shape = Shape::new(geometry)?;
+        // A disk made where one of the same name was goes on counting, so that nothing of that one is taken for its own.
+        let (number, epoch) = crate::roots::find(&*medium).map_or((0, 0), |old| (old.image.root.number, old.image.root.epoch + 1));
         let root = Root {
-            number: 1,
-            epoch: 0,
+            number: number + 1,
+            epoch,
             epoch_start: 1,
             durable: 1,
             replay_lsn: 1,
@@ -85,14 +88,14 @@ impl Disk {
         let image = RootImage { root, segments: Vec::new(), pages: Vec::new() };
         let failed = |e| Error::media("making a disk", e);
         let mut cursor = RootCursor::start();
-        // The other pair first: no root of an earlier disk must be newer than ours.
-        for zone in [2, 3] {
+        // No root of an earlier disk must be newer than ours.
+        for zone in 0..crate::shape::ROOT_ZONES {
             medium.erase(lode_media::ZoneId(zone)).map_err(failed)?;
             let blank = lode_media::AlignedBuffer::new(crate::types::index(shape.head));
             medium.append(lode_media::Position { zone: lode_media::ZoneId(zone), offset: 0 }, &[&blank]).map_err(failed)?;
         }
         medium.sync().map_err(failed)?;
-        cursor.write(&*medium, &shape, options.disk_id, &image, SegmentId::new(0, 1))?;
+        cursor.write(&*medium, &shape, options.disk_id, &image, SegmentId::new(epoch, 1))?;
         medium.sync().map_err(failed)
     }
 
@@ -310,7 +313,7 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
 impl Inner {
     fn begin_epoch(&self) -> Result<()> {
         // Zones that the last root or epoch may still refer to are not among the free ones.
-        self.prepare_zones(3)?;
+        self.prepare_zones(3, Claim::Keeper)?;
         self.medium.sync().map_err(|e| Error::media("syncing what was recovered", e))?;
         self.write_root(false)
     }

@@ -3,6 +3,7 @@
 //! A change is made in one hold of the lock, and its records go into one batch; if they do not fit in one, into
 //! consecutive batches that count only together. Data is placed first, then the records that make it visible.
 
+use super::space::Claim;
 use super::{Core, Inner, charge};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::records::{Freed, ListMeta, ListState, Record, data_bytes, encode_data, encode_put, put_bytes};
@@ -55,26 +56,27 @@ pub(crate) struct Placed {
 }
 
 impl Inner {
-    /// Runs `change` with room for so much data and so many bytes of records in the open batch. `urgent` changes
-    /// (commits, deletes, the cleaner) draw on the reserve and do not wait for the throttle (R29).
-    pub fn with_room<T>(&self, data: u32, records: u32, urgent: bool, change: impl FnOnce(&mut Core) -> T) -> Result<T> {
+    /// Runs `change` with room for so much data and so many bytes of records in the open batch. Only new data waits for
+    /// the throttle (R29).
+    pub fn with_room<T>(&self, data: u32, records: u32, claim: Claim, change: impl FnOnce(&mut Core) -> T) -> Result<T> {
         let mut core = self.writable()?;
         loop {
             core.alive()?;
-            if !urgent {
+            if claim == Claim::Data {
                 core = self.throttle(core)?;
-                core = self.admit(core)?;
             }
-            match core.writer.make_room(data, records, false) {
+            core = self.admit(core, claim)?;
+            match core.writer.make_room(data, records, false, claim.ready_min()) {
                 Ok(()) => {
                     core.note_zones();
                     let done = change(&mut core);
+                    assert!(core.state.zones.broken.is_none(), "I4: {:?}", core.state.zones.broken);
                     self.after_operation(core);
                     return Ok(done);
                 }
                 Err(crate::log::writer::Lacking::Zone) => {
                     drop(core);
-                    self.prepare_zone(urgent)?;
+                    self.prepare_zones(3, claim)?;
                     core = self.core.lock();
                 }
             }
@@ -100,13 +102,13 @@ impl Inner {
         &self,
         data: u32,
         records: u32,
-        urgent: bool,
+        claim: Claim,
         mut change: impl FnMut(&mut Core) -> std::result::Result<T, Again>,
         mut rebase: impl FnMut() -> Result<()>,
     ) -> Result<T> {
         let mut tries = 0;
         loop {
-            match self.with_room(data, records, urgent, &mut change)? {
+            match self.with_room(data, records, claim, &mut change)? {
                 Ok(done) => return Ok(done),
                 Err(Again::Load(key)) => self.load(key)?,
                 Err(Again::Base) => rebase()?,
@@ -136,7 +138,7 @@ impl Inner {
         self.until_made(
             data,
             records,
-            false,
+            Claim::Data,
             |core| {
                 let mut olds = [Location::NONE; 16];
                 let mut many;
@@ -177,7 +179,7 @@ impl Inner {
     pub fn spill(&self, unit: UnitId, list: ListId, blocks: &[NewBlock<'_>]) -> Result<()> {
         let data: u32 = blocks.iter().map(|block| len_u32(block.stored.len()).next_multiple_of(crate::types::GRANULE)).sum();
         let records = data_bytes(1) * len_u32(blocks.len());
-        self.with_room(data, records, false, |core| {
+        self.with_room(data, records, Claim::Data, |core| {
             let mut run: Vec<(u64, Location, u32)> = Vec::with_capacity(blocks.len());
             for new in blocks {
                 let place = core.writer.place(new.stored, new.kind);

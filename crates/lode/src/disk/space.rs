@@ -6,6 +6,7 @@ use crate::shape::RESERVE_ZONES;
 use crate::types::index;
 use lode_media::ZoneId;
 use parking_lot::MutexGuard;
+use std::time::Duration;
 
 /// The keeper cleans when fewer zones than this, beyond the reserve, are free.
 pub(crate) const LOW_ZONES: usize = 4;
@@ -24,52 +25,58 @@ impl Core {
     }
 }
 
-impl Inner {
-    /// Before new data is taken in: waits until more zones than the reserve are available (R28, R29).
-    pub fn admit<'a>(&'a self, core: MutexGuard<'a, Core>) -> Result<MutexGuard<'a, Core>> {
-        if core.available() > index(RESERVE_ZONES) {
-            return Ok(core);
+/// Who wants a zone, and so how many he must leave to others (R28, R29).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// New data: waits for the cleaner, or learns that the disk is full.
+    Data,
+    /// Commits and deletes: give the cleaner a chance, then draw on the reserve.
+    Urgent,
+    /// The keeper's own records: never wait for the keeper.
+    Keeper,
+}
+
+impl Claim {
+    fn leaves(self) -> usize {
+        match self {
+            Claim::Data => index(RESERVE_ZONES),
+            Claim::Urgent => index(RESERVE_ZONES / 4 * 3),
+            Claim::Keeper => 0,
         }
-        drop(core);
-        self.prepare_zone(false)?;
-        Ok(self.core.lock())
     }
 
-    /// Makes another zone ready for the record stream. Who is not urgent leaves the reserve alone and waits for the
-    /// cleaner.
-    pub fn prepare_zone(&self, urgent: bool) -> Result<()> {
-        let mut core = self.core.lock();
+    /// So many zones must be ready before a segment is opened: it and the two that it announces (R11).
+    pub fn ready_min(self) -> usize {
+        if self == Claim::Keeper { 1 } else { 3 }
+    }
+
+    fn patience(self) -> u32 {
+        match self {
+            Claim::Data => HOPELESS,
+            Claim::Urgent => HOPELESS / 8,
+            Claim::Keeper => 0,
+        }
+    }
+}
+
+impl Inner {
+    /// Before anything is taken in: waits until more zones are available than the claim must leave.
+    pub fn admit<'a>(&'a self, mut core: MutexGuard<'a, Core>, claim: Claim) -> Result<MutexGuard<'a, Core>> {
         // Zones come and go while the cleaner works: only more of them than ever before is a gain.
         let (mut most, mut fruitless) = (core.available(), 0);
-        loop {
+        while core.available() <= claim.leaves() && claim != Claim::Keeper {
             core.alive()?;
-            if core.writer.ready.len() >= 3 && (urgent || core.available() > index(RESERVE_ZONES)) {
-                return Ok(());
-            }
-            let enough = if urgent { !core.free.is_empty() } else { core.available() > index(RESERVE_ZONES) && !core.free.is_empty() };
-            if enough {
-                let zone = core.take_zone().expect("not empty");
-                drop(core);
-                let erased = self.erase_zone(zone);
-                core = self.core.lock();
-                if let Err(error) = erased {
-                    core.latch(&error);
-                    return Err(error);
+            if fruitless > claim.patience() {
+                if claim == Claim::Urgent {
+                    return Ok(core);
                 }
-                core.writer.ready.push_back(zone);
-                if core.writer.ready.len() >= 3 {
-                    return Ok(());
-                }
-                continue;
-            }
-            if fruitless > HOPELESS {
                 crate::mark("space: cleaning is fruitless");
                 return Err(self.full(&core, 0));
             }
             if self.options.background {
                 let rounds = core.rounds;
                 self.keeper.notify_all();
-                self.space.wait_for(&mut core, std::time::Duration::from_millis(100));
+                self.space.wait_for(&mut core, Duration::from_millis(100));
                 fruitless += u32::from(core.rounds > rounds);
             } else {
                 drop(core);
@@ -81,6 +88,30 @@ impl Inner {
                 (most, fruitless) = (core.available(), 0);
             }
         }
+        core.alive()?;
+        Ok(core)
+    }
+
+    /// Makes at least `count` zones ready for the record stream.
+    pub fn prepare_zones(&self, count: usize, claim: Claim) -> Result<()> {
+        let mut core = self.core.lock();
+        while core.writer.ready.len() < count {
+            core = self.admit(core, claim)?;
+            let Some(zone) = core.take_zone() else {
+                // The keeper makes do with what there is: it is about to free more.
+                let enough = core.writer.ready.len() >= claim.ready_min();
+                return if enough { Ok(()) } else { Err(self.full(&core, 0)) };
+            };
+            drop(core);
+            let erased = self.erase_zone(zone);
+            core = self.core.lock();
+            if let Err(error) = erased {
+                core.free.insert(zone);
+                return Err(error);
+            }
+            core.writer.ready.push_back(zone);
+        }
+        Ok(())
     }
 
     /// Erases a zone that was taken from the free ones.

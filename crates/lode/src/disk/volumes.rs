@@ -1,6 +1,7 @@
 //! Making, finding, resizing and deleting volumes.
 
 use super::Inner;
+use super::space::Claim;
 use super::options::{VolumeInfo, VolumeOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::records::{ListMeta, ListState, NAME_BYTES_MAX, Record};
@@ -47,7 +48,7 @@ impl Inner {
             ));
         }
         check_size(&self.shape, options.bytes, options.block_bytes)?;
-        let made = self.with_room(0, LIST_RECORD, true, |core| {
+        let made = self.with_room(0, LIST_RECORD, Claim::Urgent, |core| {
             if core.state.names.contains_key(name) {
                 return Err(Error::new(ErrorKind::Exists, format!("there is a volume named {name} already")));
             }
@@ -123,7 +124,7 @@ impl Inner {
 
     /// One record; the blocks are freed afterwards, in bounded steps.
     pub fn delete_volume(&self, name: &str) -> Result<Lsn> {
-        let deleted = self.with_room(0, LIST_RECORD, true, |core| {
+        let deleted = self.with_room(0, LIST_RECORD, Claim::Urgent, |core| {
             let list = core.state.names.get(name).and_then(|list| core.state.lists.get(list));
             let meta = &list.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no volume named {name}")))?.meta;
             let gone = Record::List(ListMeta { state: ListState::Draining, ..meta.clone() });

@@ -7,7 +7,7 @@
 //!   open ──seal──> queue ──append begins──> in flight ──ends──> appended ──sync──> durable
 //! ```
 //! Invariants: W1 a place is given out once, at the write. W2 `appended` and `durable` are sequences below which all
-//! batches are so. W3 each header names the next two zones, already erased (R11). W4 a segment always has room for its
+//! batches are so. W3 each header names the next two zones, already erased (R11); fewer only while the keeper works with the last free ones. W4 a segment always has room for its
 //! footer. This file decides nothing about space and does no I/O.
 
 use crate::format::header::{BatchKind, FLAG_CONTINUES, FooterEntry, Header, MAGIC, NO_ZONE, TRAILER_MAGIC, Trailer};
@@ -164,7 +164,8 @@ impl Writer {
 
     /// Makes sure that the open batch has room for so much more, sealing batches and segments as needed.
     /// The caller never asks for more than half a batch at once.
-    pub fn make_room(&mut self, data: u32, records: u32, continues: bool) -> Result<(), Lacking> {
+    /// With fewer than `ready_min` zones ready no segment is opened.
+    pub fn make_room(&mut self, data: u32, records: u32, continues: bool, ready_min: usize) -> Result<(), Lacking> {
         if let (Some(open), Some(segment)) = (&self.open, &self.segment)
             && self.fits(segment.offset, len_u32(segment.entries.len()), open.data + data, len_u32(open.records.len()) + records)
         {
@@ -182,7 +183,7 @@ impl Writer {
             })
         };
         let stays = offset_after(self).is_some_and(|(offset, entries)| self.fits(offset, entries, data, records));
-        if !stays && self.ready.len() < 3 {
+        if !stays && self.ready.len() < ready_min {
             return Err(Lacking::Zone);
         }
         self.seal(continues);

@@ -142,3 +142,17 @@ fn a_full_disk_says_so_and_works_again_after_a_delete() {
         assert_eq!(Disk::check(medium).unwrap().problems, Vec::<String>::new());
     }
 }
+
+#[test]
+fn a_disk_made_again_where_one_of_the_same_name_was_is_empty() {
+    let medium = medium(64, 256 << 10, 4096);
+    for round in 0..3 {
+        let disk = Disk::open(medium.clone(), &quiet()).unwrap();
+        assert_eq!(disk.volumes().unwrap().len(), 0, "round {round}");
+        let volume = disk.create_volume("v", &VolumeOptions { bytes: 1 << 20, ..Default::default() }).unwrap();
+        volume.write_at(0, &filled(300_000, 1)).unwrap();
+        drop(volume);
+        disk.close().unwrap();
+        Disk::format(medium.clone(), &FormatOptions { disk_id: 7 }).unwrap();
+    }
+}
