@@ -11,7 +11,7 @@
 use crate::disk::options::Survive;
 use crate::disk::put::{Placed, Run};
 use crate::disk::space::{Claim, LOW_ZONES};
-use crate::disk::{Core, Inner};
+use crate::disk::{Core, Effort, Inner};
 use crate::error::{Error, Result};
 use crate::format::header::BatchKind;
 use crate::format::records::{Record, data_bytes, encode_data, put_bytes};
@@ -26,6 +26,9 @@ use std::time::Duration;
 
 /// At most so many zones are looked through in one round.
 const VICTIMS_MAX: usize = 16;
+
+/// So many rounds of cleaning in a row may gain nothing.
+const FRUITLESS_MAX: u32 = 16;
 
 /// Whose bytes lie at a place, as its batch says.
 #[derive(Clone, Copy)]
@@ -435,11 +438,12 @@ impl Inner {
         }
         did |= self.drain_step()?;
         if waiting > 0 || low {
-            did |= self.free_dead(low)?;
+            did |= self.free_dead(false)?;
         }
-        if low {
-            did |= self.clean_round_held()?;
-            did |= self.free_dead(true)?;
+        if low && self.is_worth_it() {
+            self.clean_round_held()?;
+            self.free_dead(true)?;
+            did = true;
         }
         did |= self.clean_tables()?;
         if background {
@@ -453,6 +457,22 @@ impl Inner {
             }
         }
         Ok(did)
+    }
+
+    /// Whether cleaning has gained lately, or users have changed something since it did not.
+    fn is_worth_it(&self) -> bool {
+        let mut core = self.core.lock();
+        let now = (core.counters.user_bytes, core.state.zones.live);
+        let available = core.available();
+        if core.effort.since != now {
+            core.effort = Effort { since: now, most: available, fruitless: 0 };
+        } else if available > core.effort.most {
+            core.effort.most = available;
+            core.effort.fruitless = 0;
+        } else {
+            core.effort.fruitless += 1;
+        }
+        core.effort.fruitless < FRUITLESS_MAX
     }
 
     /// How many zones of log recovery may have to read.

@@ -44,6 +44,17 @@ pub(crate) struct Rooted {
     pub tables: BTreeMap<u32, u64>,
 }
 
+/// Whether cleaning still gains, so that a pass that gains nothing ends (R28).
+#[derive(Default)]
+pub(crate) struct Effort {
+    /// What users did when it began: bytes written, bytes alive.
+    pub since: (u64, u64),
+    /// The most zones that were ever available since.
+    pub most: usize,
+    /// Rounds that gained none.
+    pub fruitless: u32,
+}
+
 /// Everything that changes, under one lock.
 pub(crate) struct Core {
     pub state: State,
@@ -73,6 +84,7 @@ pub(crate) struct Core {
     pub freeing: Vec<(Lsn, u32)>,
     /// The newest failure of the keeper, for reports.
     pub keeper_error: Option<Error>,
+    pub effort: Effort,
     /// How often the keeper went through all it does while space was low (bounded waiting, R28).
     pub rounds: u64,
     pub stop: bool,

@@ -5,7 +5,7 @@
 //! accept work (R9, R10).
 
 use super::options::{Counters, DiskInfo, FormatOptions, OpenOptions, VolumeInfo, VolumeOptions};
-use super::{Core, Inner, Rooted, read};
+use super::{Core, Effort, Inner, Rooted, read};
 use super::options::Survive;
 use super::space::Claim;
 use crate::error::{Error, ErrorKind, Result};
@@ -278,6 +278,7 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         epoch,
         rooted: Rooted::default(),
         counters: Counters { replayed, ..Counters::default() },
+        effort: Effort::default(),
         rounds: 0,
         freeing: Vec::new(),
         keeper_error: None,

@@ -128,7 +128,7 @@ fn a_full_disk_says_so_and_works_again_after_a_delete() {
                 }
             };
             assert_eq!(error.kind(), ErrorKind::Full, "{error}");
-            assert!(offset > 8 << 20, "only {offset} bytes fit in round {round}");
+            assert!(offset > 6 << 20, "only {offset} bytes fit in round {round}");
             volume.write_at(0, &filled(65536, 9)).unwrap();
             disk.delete_volume("v").unwrap();
             disk.flush(Survive::Power).unwrap();
