@@ -110,7 +110,7 @@ fn read_directory(medium: &dyn Medium, shape: &Shape, image: &RootImage, state: 
                     }
                     SectionKey::Zones(page) => {
                         read_zones(medium, shape, &meta, page, state)?;
-                        state.zone_pages.insert(page, meta);
+                        *state.zone_pages.get_mut(index(page)).ok_or_else(|| damaged_page(number))? = meta;
                     }
                 }
             }

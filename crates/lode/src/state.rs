@@ -60,7 +60,7 @@ pub(crate) struct State {
     pub next_list: u32,
     pub zones: Zones,
     pub list_pages: BTreeMap<u32, SectionMeta>,
-    pub zone_pages: BTreeMap<u32, SectionMeta>,
+    pub zone_pages: Vec<SectionMeta>,
     pub dirty: BTreeSet<(Lsn, SectionKey)>,
     pub directory: Directory,
     /// Deleted lists whose blocks are not all freed yet.
@@ -78,7 +78,7 @@ impl State {
             next_list: 1,
             zones: Zones::new(shape.zones, ROOT_ZONES),
             list_pages: BTreeMap::new(),
-            zone_pages: BTreeMap::new(),
+            zone_pages: vec![SectionMeta::default(); index(shape.zones.div_ceil(shape.zones_per_page))],
             dirty: BTreeSet::new(),
             directory: Directory::default(),
             draining: BTreeSet::new(),
@@ -105,6 +105,16 @@ impl State {
             None | Some(Slot::Absent) => Ok(None),
             Some(Slot::Cold) => Err(ColdLeaf(key)),
             Some(Slot::Loaded(leaf)) => Ok(leaf.get(at)),
+        }
+    }
+
+    /// Where a block is stored, without its checksum; [`Location::NONE`] for a hole.
+    pub fn place(&self, list: ListId, block: u64) -> Result<Location, ColdLeaf> {
+        let (key, at) = self.leaf_of(list, block);
+        match self.slot(key) {
+            None | Some(Slot::Absent) => Ok(Location::NONE),
+            Some(Slot::Cold) => Err(ColdLeaf(key)),
+            Some(Slot::Loaded(leaf)) => Ok(leaf.place(at)),
         }
     }
 
@@ -138,7 +148,7 @@ impl State {
     /// The section's place on the medium and in time.
     pub fn meta_mut(&mut self, key: SectionKey) -> Option<&mut SectionMeta> {
         match key {
-            SectionKey::Zones(page) => Some(self.zone_pages.entry(page).or_default()),
+            SectionKey::Zones(page) => self.zone_pages.get_mut(index(page)),
             SectionKey::Lists(page) => Some(self.list_pages.entry(page).or_default()),
             SectionKey::Map(list, number) => Some(&mut self.map_section_mut(list, number)?.meta),
         }
@@ -146,7 +156,7 @@ impl State {
 
     pub fn meta(&self, key: SectionKey) -> Option<&SectionMeta> {
         match key {
-            SectionKey::Zones(page) => self.zone_pages.get(&page),
+            SectionKey::Zones(page) => self.zone_pages.get(index(page)),
             SectionKey::Lists(page) => self.list_pages.get(&page),
             SectionKey::Map(list, number) => self.map_section(list, number).map(|section| &section.meta),
         }

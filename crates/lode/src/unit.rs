@@ -539,7 +539,7 @@ impl Unit {
                 Shadow::Spilled => core.spilled[&self.id][&(list, *block)],
                 Shadow::Hole => continue,
             };
-            let old = core.state.lookup(list, *block).ok().flatten().map_or(Location::NONE, |(place, _)| place);
+            let old = core.state.place(list, *block).expect("looked up before anything was changed");
             placed.push(Placed { block: *block, place, checksum, old });
         }
         core.put_placed(list, placed.into_iter(), room);

@@ -6,7 +6,7 @@
 use super::space::Claim;
 use super::{Core, Inner, charge};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::records::{Freed, ListMeta, ListState, Record, data_bytes, encode_data, encode_put, put_bytes};
+use crate::format::records::{Freed, ListMeta, ListState, Record, data_bytes, encode_data, encode_one_put, encode_put, put_bytes};
 use crate::state::{ColdLeaf, LeafKey};
 use crate::types::{Kind, ListId, Location, Lsn, UnitId, index, len_u32, len_u64};
 use parking_lot::MutexGuard;
@@ -151,7 +151,7 @@ impl Inner {
                 core.check_list(list, blocks.last().map_or(0, |last| last.block + 1))?;
                 let mut freed = 0;
                 for (new, old) in blocks.iter().zip(olds.iter_mut()) {
-                    *old = core.state.lookup(list, new.block)?.map_or(Location::NONE, |(place, _)| place);
+                    *old = core.state.place(list, new.block)?;
                     if new.base.is_some_and(|base| base != *old) {
                         return Err(Again::Base);
                     }
@@ -160,6 +160,13 @@ impl Inner {
                 let needed = u64::from(data) + len_u64(blocks.len()) * crate::shape::BLOCK_CHARGE;
                 if needed > freed && core.promised() + needed - freed > shape.promisable() {
                     return Err(Again::Space(needed - freed));
+                }
+                if let ([new], [old]) = (&*blocks, &*olds) {
+                    let place = core.writer.place(new.stored, new.kind);
+                    let lsn = core.writer.record(|into| encode_one_put(list, new.block, place, *old, new.checksum, into));
+                    core.state.apply_put(list, new.block, place, new.checksum, *old, lsn);
+                    core.counters.user_bytes += len_u64(user_bytes);
+                    return Ok(core.writer.lsn);
                 }
                 let mut run = Run::default();
                 for (new, old) in blocks.iter().zip(olds.iter()) {

@@ -284,6 +284,16 @@ pub(crate) fn encode_put(list: ListId, first: u64, place: Location, entries: &[(
     finish(at, into);
 }
 
+/// Appends a Put of one block: the hottest path of all.
+pub(crate) fn encode_one_put(list: ListId, block: u64, place: Location, old: Location, checksum: u32, into: &mut Vec<u8>) {
+    const BYTES: usize = RecordHead::SIZE + Put::SIZE + PutEntry::SIZE;
+    let mut bytes = [0; BYTES];
+    RecordHead { kind: 1, length: len_u32(BYTES), ..RecordHead::default() }.encode(&mut bytes[..8]);
+    Put { list: list.0, count: 1, first: block, place: place.0 }.encode(&mut bytes[8..32]);
+    PutEntry { old: old.0, checksum }.encode(&mut bytes[32..]);
+    into.extend_from_slice(&bytes);
+}
+
 /// Appends a Data.
 pub(crate) fn encode_data(list: ListId, first: u64, place: Location, checksums: &[u32], unit: UnitId, into: &mut Vec<u8>) {
     let at = begin(5, into);

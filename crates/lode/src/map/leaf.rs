@@ -51,6 +51,14 @@ impl Leaf {
         if place.is_none() { None } else { Some((place, self.checksums[at as usize])) }
     }
 
+    /// Where block `at` is stored, without touching its checksum; [`Location::NONE`] for a hole.
+    pub fn place(&self, at: u32) -> Location {
+        match &self.places {
+            Places::Dense(places) => places[at as usize],
+            Places::Runs(_) => self.get(at).map_or(Location::NONE, |(place, _)| place),
+        }
+    }
+
     /// Puts block `at` in its new place (or none) and gives back the old one.
     pub fn set(&mut self, at: u32, place: Location, checksum: u32) -> Location {
         if self.changed.is_empty() {
