@@ -92,16 +92,22 @@ impl Disk {
             let mut number = 0;
             while let Some(blocks) = inner.section_blocks(list, number)? {
                 for chunk in blocks.chunks(64) {
-                    let places: Vec<(Location, u32)> = chunk.iter().map(|(_, place, checksum)| (*place, *checksum)).collect();
+                    let places: Vec<(Location, u32)> =
+                        chunk.iter().map(|(_, place, checksum)| (*place, *checksum)).collect();
                     for ((block, place, checksum), read) in chunk.iter().zip(inner.read_stored(&places)) {
                         report.blocks += 1;
                         report.bytes += u64::from(place.footprint());
                         let Err(problem) = read else { continue };
                         // Moved, changed or not written yet: not damage.
                         let core = inner.core.lock();
-                        let same = matches!(core.state.lookup(list, *block), Ok(Some(now)) if now == (*place, *checksum));
+                        let same =
+                            matches!(core.state.lookup(list, *block), Ok(Some(now)) if now == (*place, *checksum));
                         if same && core.writer.stored(*place).is_none() {
-                            let volume = core.state.lists.get(&list).map_or_else(|| format!("list {}", list.0), |list| list.meta.name.clone());
+                            let volume = core
+                                .state
+                                .lists
+                                .get(&list)
+                                .map_or_else(|| format!("list {}", list.0), |list| list.meta.name.clone());
                             report.damaged.push(Damage { volume, block: *block, place: format!("{place:?}"), problem });
                         }
                     }
@@ -169,7 +175,9 @@ impl Inner {
                         report.problems.push(format!("{name} block {block}: expected only blocks below {blocks} (I1)"));
                     }
                     if place.stored() > block_bytes || place.kind().is_none() {
-                        report.problems.push(format!("{name} block {block}: expected at most {block_bytes} stored bytes, found {place:?}"));
+                        report.problems.push(format!(
+                            "{name} block {block}: expected at most {block_bytes} stored bytes, found {place:?}"
+                        ));
                     }
                     let end = u64::from(place.offset()) + u64::from(place.footprint());
                     match usage.get_mut(index(place.zone())) {
@@ -178,7 +186,9 @@ impl Inner {
                             usage.1 += 1;
                             places.push((place, list, block));
                         }
-                        _ => report.problems.push(format!("{name} block {block}: expected a place on the disk, found {place:?}")),
+                        _ => report
+                            .problems
+                            .push(format!("{name} block {block}: expected a place on the disk, found {place:?}")),
                     }
                 }
                 number += 1;
@@ -188,7 +198,10 @@ impl Inner {
         for pair in places.windows(2) {
             let ((a, list_a, block_a), (b, list_b, block_b)) = (pair[0], pair[1]);
             if a.zone() == b.zone() && a.offset() + a.footprint() > b.offset() {
-                report.problems.push(format!("list {} block {block_a} and list {} block {block_b} share bytes at {b:?} (I2)", list_a.0, list_b.0));
+                report.problems.push(format!(
+                    "list {} block {block_a} and list {} block {block_b} share bytes at {b:?} (I2)",
+                    list_a.0, list_b.0
+                ));
             }
         }
         let core = self.core.lock();
@@ -200,7 +213,10 @@ impl Inner {
                 ));
             }
             if live > 0 && !matches!(zone.holds, Holds::Main | Holds::Moved | Holds::Aside) {
-                report.problems.push(format!("zone {number}: expected a zone of blocks, since {blocks} live in it, found one that holds {:?}", zone.holds));
+                report.problems.push(format!(
+                    "zone {number}: expected a zone of blocks, since {blocks} live in it, found one that holds {:?}",
+                    zone.holds
+                ));
             }
             if matches!(zone.holds, Holds::Main | Holds::Moved) {
                 report.segments += 1;
@@ -219,17 +235,26 @@ impl Inner {
         for zone in tables.keys() {
             let holds = core.state.zones.all.get(index(*zone)).map(|zone| zone.holds);
             if !matches!(holds, Some(Holds::TableA | Holds::TableB)) {
-                report.problems.push(format!("zone {zone}: expected a zone of tables, since the root names some in it, found {holds:?}"));
+                report.problems.push(format!(
+                    "zone {zone}: expected a zone of tables, since the root names some in it, found {holds:?}"
+                ));
             }
         }
         let keys: Vec<_> = core.state.directory.slots.iter().flatten().copied().collect();
-        let mut objects: Vec<_> = keys.iter().filter_map(|key| core.state.meta(*key)).flat_map(|meta| meta.objects().copied().collect::<Vec<_>>()).collect();
+        let mut objects: Vec<_> = keys
+            .iter()
+            .filter_map(|key| core.state.meta(*key))
+            .flat_map(|meta| meta.objects().copied().collect::<Vec<_>>())
+            .collect();
         objects.extend(core.state.directory.pages.iter().filter(|page| !page.is_none()));
         drop(core);
         for object in objects {
             for (n, problem) in crate::objects::verify(&*self.medium, &object) {
                 let (zone, offset) = object.copies()[n];
-                report.problems.push(format!("tables in zone {zone} at offset {offset} (copy {} of 2): {problem}", len_u32(n) + 1));
+                report.problems.push(format!(
+                    "tables in zone {zone} at offset {offset} (copy {} of 2): {problem}",
+                    len_u32(n) + 1
+                ));
             }
         }
     }

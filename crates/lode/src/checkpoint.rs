@@ -45,7 +45,9 @@ impl State {
         let mut zones = BTreeMap::new();
         let maps = self.lists.values().flat_map(|list| list.sections.iter().flatten().map(|section| &section.meta));
         let metas = maps.chain(self.list_pages.values()).chain(&self.zone_pages);
-        for object in metas.flat_map(SectionMeta::objects).chain(self.directory.pages.iter().filter(|page| !page.is_none())) {
+        for object in
+            metas.flat_map(SectionMeta::objects).chain(self.directory.pages.iter().filter(|page| !page.is_none()))
+        {
             for (zone, _) in object.copies() {
                 *zones.entry(zone).or_default() += u64::from(object.bytes);
             }
@@ -55,7 +57,8 @@ impl State {
 
     /// The next section that lacks a record below `before`, encoded; or what must be loaded for that.
     fn encode_next(&mut self, before: Lsn, lsn: Lsn, forced: Option<SectionKey>) -> Next {
-        let Some(key) = forced.or_else(|| self.dirty.first().filter(|(dirty, _)| *dirty < before).map(|(_, key)| *key)) else {
+        let Some(key) = forced.or_else(|| self.dirty.first().filter(|(dirty, _)| *dirty < before).map(|(_, key)| *key))
+        else {
             return Next::Nothing;
         };
         let encoded = match key {
@@ -96,7 +99,12 @@ impl State {
     }
 
     /// `Err`: this leaf must be loaded first.
-    fn encode_map(&mut self, list: crate::types::ListId, number: u32, force_image: bool) -> std::result::Result<Option<(u32, Vec<(u32, Vec<u8>)>)>, u32> {
+    fn encode_map(
+        &mut self,
+        list: crate::types::ListId,
+        number: u32,
+        force_image: bool,
+    ) -> std::result::Result<Option<(u32, Vec<(u32, Vec<u8>)>)>, u32> {
         let deltas_max = self.shape.deltas_max;
         let Some(section) = self.map_section_mut(list, number) else { return Ok(None) };
         if let Some(leaf) = section.pending.keys().next() {
@@ -109,7 +117,10 @@ impl State {
         let deltas: Vec<(u32, Vec<u8>)> = changed.collect();
         let delta_bytes = 16 + deltas.iter().map(|(_, page)| 16 + page.len() as u64).sum::<u64>();
         let meta = &section.meta;
-        let image = force_image || meta.image.is_none() || meta.deltas.len() >= deltas_max || meta.delta_bytes() + delta_bytes > u64::from(meta.image.bytes);
+        let image = force_image
+            || meta.image.is_none()
+            || meta.deltas.len() >= deltas_max
+            || meta.delta_bytes() + delta_bytes > u64::from(meta.image.bytes);
         if image && let Some(n) = section.slots.iter().position(|slot| matches!(slot, Slot::Cold)) {
             return Err(len_u32(n));
         }
@@ -155,7 +166,9 @@ impl State {
             let Some(key) = key else { continue };
             let Some(meta) = self.meta(*key) else { continue };
             let (table, list, section, leaves) = match key {
-                SectionKey::Map(list, number) => (1, list.0, *number, self.map_section(*list, *number).map_or(0, |section| section.leaf_bits())),
+                SectionKey::Map(list, number) => {
+                    (1, list.0, *number, self.map_section(*list, *number).map_or(0, |section| section.leaf_bits()))
+                }
                 SectionKey::Lists(number) => (2, 0, *number, 0),
                 SectionKey::Zones(number) => (3, 0, *number, 0),
             };
@@ -188,13 +201,22 @@ impl Inner {
     /// Makes sure that both table streams have room for `data` bytes, going on in other zones if not.
     fn table_room(&self, data: u32) -> Result<()> {
         for holds in [Holds::TableA, Holds::TableB] {
-            let side = |core: &mut crate::disk::Core| if holds == Holds::TableA { core.table_a.fits(&self.shape, data, 0) } else { core.table_b.fits(&self.shape, data, 0) };
+            let side = |core: &mut crate::disk::Core| {
+                if holds == Holds::TableA {
+                    core.table_a.fits(&self.shape, data, 0)
+                } else {
+                    core.table_b.fits(&self.shape, data, 0)
+                }
+            };
             if side(&mut self.core.lock()) {
                 continue;
             }
             self.open_side(holds)?;
             if !side(&mut self.core.lock()) {
-                return Err(Error::new(crate::ErrorKind::Unsupported, format!("tables of {data} bytes do not fit in a zone of {} bytes", self.shape.zone_bytes)));
+                return Err(Error::new(
+                    crate::ErrorKind::Unsupported,
+                    format!("tables of {data} bytes do not fit in a zone of {} bytes", self.shape.zone_bytes),
+                ));
             }
         }
         Ok(())
@@ -285,7 +307,9 @@ impl Inner {
         let mut wrote = false;
         loop {
             let mut gathered: Vec<Encoded> = Vec::new();
-            while gathered.iter().map(|encoded| encoded.bytes.len()).sum::<usize>() < GATHER_BYTES.min(index(self.shape.zone_bytes / 8)) {
+            while gathered.iter().map(|encoded| encoded.bytes.len()).sum::<usize>()
+                < GATHER_BYTES.min(index(self.shape.zone_bytes / 8))
+            {
                 match self.next_section(before, None)? {
                     Some(encoded) => gathered.push(encoded),
                     None => break,
@@ -324,7 +348,8 @@ impl Inner {
                 bytes += gathered[end].bytes.len() + 16;
                 end += 1;
             }
-            let objects: Vec<(&[u8], u32)> = gathered[start..end].iter().map(|encoded| (&encoded.bytes[..], encoded.checksum)).collect();
+            let objects: Vec<(&[u8], u32)> =
+                gathered[start..end].iter().map(|encoded| (&encoded.bytes[..], encoded.checksum)).collect();
             let refs = self.write_objects(&objects)?;
             let mut core = self.core.lock();
             for (encoded, object) in gathered[start..end].iter().zip(refs) {
@@ -380,7 +405,11 @@ impl Inner {
                 next_sequence: core.writer.sequence.0,
                 ..Root::default()
             };
-            RootImage { root, segments: core.writer.segments.iter().copied().collect(), pages: core.state.directory.pages.clone() }
+            RootImage {
+                root,
+                segments: core.writer.segments.iter().copied().collect(),
+                pages: core.state.directory.pages.clone(),
+            }
         };
         let (mut cursor, fresh, tables) = {
             let mut core = self.core.lock();

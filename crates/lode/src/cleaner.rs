@@ -77,7 +77,10 @@ impl Core {
         let mut survivors = 0;
         for (_, number, live) in scored {
             // What survives must be well less than what is gained (R28).
-            if victims.len() >= VICTIMS_MAX || survivors + live > u64::from(zone_bytes) || live > u64::from(zone_bytes) / 64 * 63 {
+            if victims.len() >= VICTIMS_MAX
+                || survivors + live > u64::from(zone_bytes)
+                || live > u64::from(zone_bytes) / 64 * 63
+            {
                 break;
             }
             survivors += live;
@@ -103,7 +106,9 @@ impl Inner {
         if batches.is_none() {
             let bytes = reader.zone(zone)?;
             batches = match reader.header(&bytes, zone, 0) {
-                Ok((header, _)) if header.segment == segment.0 => Some(reader.walk(&bytes, zone, segment, Sequence(header.sequence)).batches),
+                Ok((header, _)) if header.segment == segment.0 => {
+                    Some(reader.walk(&bytes, zone, segment, Sequence(header.sequence)).batches)
+                }
                 _ => None,
             };
         }
@@ -113,7 +118,9 @@ impl Inner {
             let Some(records) = records_of(batch) else { return Ok(None) };
             for record in records {
                 let (list, first, place, checksums, unit): (_, _, _, Vec<u32>, _) = match record {
-                    Record::Put { list, first, place, entries } => (list, first, place, entries.iter().map(|(_, checksum)| *checksum).collect(), UnitId(0)),
+                    Record::Put { list, first, place, entries } => {
+                        (list, first, place, entries.iter().map(|(_, checksum)| *checksum).collect(), UnitId(0))
+                    }
                     Record::Data { list, first, place, checksums, unit } => (list, first, place, checksums, unit),
                     _ => continue,
                 };
@@ -124,7 +131,14 @@ impl Inner {
                 for (n, checksum) in checksums.into_iter().enumerate() {
                     let owner = Owner { list, block: first + len_u64(n), place: at, checksum, unit };
                     // A Data of a unit knows more than the Put that made it visible.
-                    owners.entry(at).and_modify(|known| if known.unit == UnitId(0) { *known = owner }).or_insert(owner);
+                    owners
+                        .entry(at)
+                        .and_modify(|known| {
+                            if known.unit == UnitId(0) {
+                                *known = owner
+                            }
+                        })
+                        .or_insert(owner);
                     at = at.step(1);
                 }
             }
@@ -270,7 +284,8 @@ impl Inner {
                 let mut offset = core.moved.data_offset(&shape);
                 let mut records = Vec::new();
                 for (owner, stored) in &survivors[start..end] {
-                    let place = Location::new(zone, offset, owner.place.stored(), owner.place.kind().expect("it was read"));
+                    let place =
+                        Location::new(zone, offset, owner.place.stored(), owner.place.kind().expect("it was read"));
                     encode_data(owner.list, owner.block, place, &[owner.checksum], owner.unit, &mut records);
                     moved.push((*owner, place));
                     offset += len_u32(stored.len()).next_multiple_of(crate::types::GRANULE);
@@ -297,8 +312,15 @@ impl Inner {
                     }
                     let now = core.state.lookup(owner.list, owner.block);
                     if matches!(now, Ok(Some((now, _))) if now == owner.place) {
-                        run.push(core, list, Placed { block: owner.block, place: *place, checksum: owner.checksum, old: owner.place });
-                    } else if let Some(spilled) = core.spilled.get_mut(&owner.unit).and_then(|spilled| spilled.get_mut(&(owner.list, owner.block)))
+                        run.push(
+                            core,
+                            list,
+                            Placed { block: owner.block, place: *place, checksum: owner.checksum, old: owner.place },
+                        );
+                    } else if let Some(spilled) = core
+                        .spilled
+                        .get_mut(&owner.unit)
+                        .and_then(|spilled| spilled.get_mut(&(owner.list, owner.block)))
                         && spilled.0 == owner.place
                     {
                         spilled.0 = *place;
@@ -359,7 +381,10 @@ impl Inner {
                         let early = planted::is(Bug::EraseTooEarly);
                         if zone.last_freed >= core.writer.durable_lsn && !early {
                             waiting_flush = true;
-                        } else if (core.rooted.segments.contains(&number) || (zone.holds == Holds::Main && zone.records_end > core.rooted.replay)) && !early {
+                        } else if (core.rooted.segments.contains(&number)
+                            || (zone.holds == Holds::Main && zone.records_end > core.rooted.replay))
+                            && !early
+                        {
                             waiting_root = true;
                         } else {
                             ready.push((number, zone.segment));
@@ -391,7 +416,8 @@ impl Inner {
         let mut core = self.core.lock();
         let durable = core.writer.durable_lsn;
         let early = planted::is(Bug::EraseTooEarly);
-        let (ready, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut core.freeing).into_iter().partition(|(lsn, _)| *lsn < durable || early);
+        let (ready, rest): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut core.freeing).into_iter().partition(|(lsn, _)| *lsn < durable || early);
         core.freeing = rest;
         for (_, zone) in &ready {
             core.free.insert(*zone);
@@ -427,7 +453,8 @@ impl Inner {
             core.alive()?;
             let window = self.window_zones();
             let segments = &core.writer.segments;
-            let long = (segments.len() > window + (window / 16).max(1)).then(|| Lsn(segments[segments.len() - window].first_lsn));
+            let long = (segments.len() > window + (window / 16).max(1))
+                .then(|| Lsn(segments[segments.len() - window].first_lsn));
             (core.available(), core.freeing.len() + core.verified.len(), long)
         };
         let low = available < index(RESERVE_ZONES) + LOW_ZONES;
@@ -517,7 +544,11 @@ impl Inner {
             let core = self.core.lock();
             let Some(list) = core.state.draining.first().copied() else { return Ok(false) };
             let end = core.state.lists.get(&list).map_or(0, |list| len_u64(list.sections.len()));
-            let occupied = (0..end).find(|number| core.state.map_section(list, crate::types::low_u32(*number)).is_some_and(|section| section.leaf_bits() != 0 && !section.is_empty()));
+            let occupied = (0..end).find(|number| {
+                core.state
+                    .map_section(list, crate::types::low_u32(*number))
+                    .is_some_and(|section| section.leaf_bits() != 0 && !section.is_empty())
+            });
             (list, occupied)
         };
         let (list, Some(section)) = next else {

@@ -91,7 +91,8 @@ impl Disk {
                 }
             };
             for batch in &scanned.batches {
-                let content = records_of(batch).unwrap_or_default().iter().map(|record| format!("{record:?}")).collect();
+                let content =
+                    records_of(batch).unwrap_or_default().iter().map(|record| format!("{record:?}")).collect();
                 visit(&BatchView {
                     zone: number,
                     offset: batch.offset,

@@ -29,36 +29,36 @@
 #![forbid(unsafe_code)]
 
 // The order of these is their rank: each uses those before it. A test checks it.
-mod marks;
-pub mod planted;
-mod types;
-mod error;
-mod format;
-mod shape;
-mod map;
-mod zones;
-mod log;
-mod state;
-mod objects;
-mod roots;
-mod recovery;
-mod disk;
+mod check;
 mod checkpoint;
 mod cleaner;
+mod disk;
+mod error;
+mod format;
+mod inspect;
+mod log;
+mod map;
+mod marks;
+mod objects;
+pub mod planted;
+mod recovery;
+mod roots;
+mod shape;
+mod state;
+mod types;
 mod unit;
 mod volume;
-mod check;
-mod inspect;
+mod zones;
 
 pub(crate) use marks::mark;
 pub use marks::marks;
 
-pub use inspect::{BatchView, SegmentView};
 pub use check::{CheckReport, Damage, ScrubReport};
 pub use disk::open::Disk;
 pub use disk::options::{Counters, DiskInfo, FormatOptions, OpenOptions, Survive, VolumeInfo, VolumeOptions};
 pub use error::{Error, ErrorKind, Result};
 pub use format::{describe, records::Compression};
+pub use inspect::{BatchView, SegmentView};
 pub use roots::probe;
 pub use shape::{SMALLEST_ZONES, default_zone_bytes};
 pub use types::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, ListId, Lsn, UnitId};

@@ -13,7 +13,11 @@ fn read(medium: &dyn Medium, (zone, offset): (u32, u32), at: u32, bytes: usize) 
     let geometry = medium.geometry();
     let end = u64::from(offset) + u64::from(at) + u64::try_from(bytes).expect("small");
     if zone >= geometry.zones || end > u64::from(geometry.zone_bytes) {
-        return Err(Error::corrupt("a reference to a table object", "a place on the disk", format!("zone {zone} offset {offset}")));
+        return Err(Error::corrupt(
+            "a reference to a table object",
+            "a place on the disk",
+            format!("zone {zone} offset {offset}"),
+        ));
     }
     let mut buffer = vec![0; bytes];
     medium
@@ -30,7 +34,13 @@ fn read_index(medium: &dyn Medium, object: &ObjectRef, copy: (u32, u32)) -> Resu
         match decode_index(&bytes, object.bytes, object.checksum) {
             Index::Whole(kind, leaves) => return Ok((kind, leaves, bytes)),
             Index::Needs(more) if more > wanted && more <= index(object.bytes) => wanted = more,
-            _ => return Err(Error::corrupt(format!("tables in zone {} at offset {}", copy.0, copy.1), "an index of its checksum", "another")),
+            _ => {
+                return Err(Error::corrupt(
+                    format!("tables in zone {} at offset {}", copy.0, copy.1),
+                    "an index of its checksum",
+                    "another",
+                ));
+            }
         }
     }
 }
@@ -41,7 +51,11 @@ fn read_page(medium: &dyn Medium, copy: (u32, u32), leaf: &ObjectLeaf, first: &[
         None => read(medium, copy, leaf.offset, index(leaf.bytes))?,
     };
     if crc(&bytes) != leaf.checksum {
-        return Err(Error::corrupt(format!("tables in zone {} at offset {}", copy.0, copy.1 + leaf.offset), "a page of its checksum", "another"));
+        return Err(Error::corrupt(
+            format!("tables in zone {} at offset {}", copy.0, copy.1 + leaf.offset),
+            "a page of its checksum",
+            "another",
+        ));
     }
     Ok(bytes)
 }
@@ -63,7 +77,12 @@ fn from_copies<T>(object: &ObjectRef, what: &str, mut read: impl FnMut((u32, u32
 }
 
 /// All pages of an object.
-pub(crate) fn read_whole(medium: &dyn Medium, object: &ObjectRef, kind: u32, what: &str) -> Result<Vec<(u32, Vec<u8>)>> {
+pub(crate) fn read_whole(
+    medium: &dyn Medium,
+    object: &ObjectRef,
+    kind: u32,
+    what: &str,
+) -> Result<Vec<(u32, Vec<u8>)>> {
     from_copies(object, what, |copy| {
         let (found, leaves, first) = read_index(medium, object, copy)?;
         if found != kind {
@@ -85,7 +104,9 @@ pub(crate) fn read_leaf(medium: &dyn Medium, object: &ObjectRef, leaf: u32, what
 pub(crate) fn verify(medium: &dyn Medium, object: &ObjectRef) -> Vec<(usize, String)> {
     let mut problems = Vec::new();
     for (n, copy) in object.copies().into_iter().enumerate() {
-        let read = read_index(medium, object, copy).and_then(|(_, leaves, first)| leaves.iter().try_for_each(|leaf| read_page(medium, copy, leaf, &first).map(drop)));
+        let read = read_index(medium, object, copy).and_then(|(_, leaves, first)| {
+            leaves.iter().try_for_each(|leaf| read_page(medium, copy, leaf, &first).map(drop))
+        });
         if let Err(error) = read {
             problems.push((n, error.to_string()));
         }

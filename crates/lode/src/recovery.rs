@@ -117,7 +117,8 @@ fn read_directory(medium: &dyn Medium, shape: &Shape, image: &RootImage, state: 
         }
     }
     let slots = &state.directory.slots;
-    state.directory.free = (0..slots.len()).filter(|slot| slots[*slot].is_none()).map(|slot| u32::try_from(slot).expect("few")).collect();
+    state.directory.free =
+        (0..slots.len()).filter(|slot| slots[*slot].is_none()).map(|slot| u32::try_from(slot).expect("few")).collect();
     state.zones.sum_up();
     for (list, number, meta, leaves) in maps {
         if u64::from(number) >= SECTIONS_MAX {
@@ -159,7 +160,8 @@ fn read_lists(medium: &dyn Medium, meta: &SectionMeta, page: u32, state: &mut St
     for (_, bytes) in objects::read_whole(medium, &meta.image, IMAGE, &what)? {
         let mut cursor = Cursor::new(&bytes);
         while !cursor.is_empty() {
-            let list = ListMeta::decode(&mut cursor).ok_or_else(|| Error::corrupt(&what, "lists", "bytes that are none"))?;
+            let list =
+                ListMeta::decode(&mut cursor).ok_or_else(|| Error::corrupt(&what, "lists", "bytes that are none"))?;
             state.install_list(list);
         }
     }
@@ -172,7 +174,8 @@ fn read_zones(medium: &dyn Medium, shape: &Shape, meta: &SectionMeta, page: u32,
         let mut cursor = Cursor::new(&bytes);
         let mut number = u64::from(page) * u64::from(shape.zones_per_page);
         while !cursor.is_empty() {
-            let zone = Zone::decode(&mut cursor).ok_or_else(|| Error::corrupt(&what, "zones", "bytes that are none"))?;
+            let zone =
+                Zone::decode(&mut cursor).ok_or_else(|| Error::corrupt(&what, "zones", "bytes that are none"))?;
             if number >= u64::from(shape.zones) {
                 return Err(Error::corrupt(&what, format!("at most {} zones", shape.zones), "more"));
             }
@@ -224,7 +227,8 @@ fn follow(reader: &Reader<'_>, root: &RootImage) -> Result<(Vec<Candidate>, Sequ
             _ => Sequence(root.root.epoch_start),
         };
         let Some(span) = first_of(reader, next[0], expected, root.root.epoch)? else { break };
-        if candidates.iter().any(|candidate| candidate.span.zone == span.zone && candidate.span.segment == span.segment) {
+        if candidates.iter().any(|candidate| candidate.span.zone == span.zone && candidate.span.segment == span.segment)
+        {
             break;
         }
         let candidate = read_segment(reader, span)?;
@@ -236,7 +240,10 @@ fn follow(reader: &Reader<'_>, root: &RootImage) -> Result<(Vec<Candidate>, Sequ
     }
     // R11: what lies in the announced zones may witness more than what was found so far.
     let mut to_look: Vec<u32> = next.to_vec();
-    let end = candidates.last().and_then(|last| last.last()).map_or(Sequence(root.root.epoch_start), |batch| batch.sequence.next());
+    let end = candidates
+        .last()
+        .and_then(|last| last.last())
+        .map_or(Sequence(root.root.epoch_start), |batch| batch.sequence.next());
     let mut looked = std::collections::BTreeSet::new();
     while let Some(zone) = to_look.pop() {
         if zone < crate::shape::ROOT_ZONES || zone >= reader.shape.zones || !looked.insert(zone) {
@@ -244,7 +251,9 @@ fn follow(reader: &Reader<'_>, root: &RootImage) -> Result<(Vec<Candidate>, Sequ
         }
         let bytes = reader.zone(zone)?;
         let mut scanned = Scanned::default();
-        let of_interest = |header: &crate::format::header::Header| SegmentId(header.segment).epoch() == root.root.epoch && header.sequence >= end.0;
+        let of_interest = |header: &crate::format::header::Header| {
+            SegmentId(header.segment).epoch() == root.root.epoch && header.sequence >= end.0
+        };
         reader.look_beyond(&bytes, zone, 0, of_interest, &mut scanned);
         if scanned.beyond.is_some() {
             witness = witness.max(scanned.witness);
@@ -263,8 +272,17 @@ fn first_of(reader: &Reader<'_>, zone: u32, expected: Sequence, epoch: u64) -> R
     }
     let bytes = reader.zone(zone)?;
     Ok(match reader.header(&bytes, zone, 0) {
-        Ok((header, BatchKind::Main)) if header.sequence == expected.0 && (SegmentId(header.segment).epoch() == epoch || planted::is(Bug::OldBatchAccepted)) => {
-            Some(RootSegment { zone, segment: header.segment, first: header.sequence, end: u64::MAX, first_lsn: header.first_lsn })
+        Ok((header, BatchKind::Main))
+            if header.sequence == expected.0
+                && (SegmentId(header.segment).epoch() == epoch || planted::is(Bug::OldBatchAccepted)) =>
+        {
+            Some(RootSegment {
+                zone,
+                segment: header.segment,
+                first: header.sequence,
+                end: u64::MAX,
+                first_lsn: header.first_lsn,
+            })
         }
         _ => None,
     })
@@ -305,7 +323,8 @@ fn read_log(reader: &Reader<'_>, root: &RootImage) -> Result<ReadLog> {
                 let walked = reader.walk(&bytes, span.zone, SegmentId(span.segment), Sequence(span.first));
                 // Before the witness the footer is as good; behind it only what lies there whole counts.
                 let from = walked.batches.len();
-                let rest: Vec<Batch> = scanned.batches.drain(..).skip(from).take_while(|batch| batch.sequence < witness).collect();
+                let rest: Vec<Batch> =
+                    scanned.batches.drain(..).skip(from).take_while(|batch| batch.sequence < witness).collect();
                 scanned = walked;
                 scanned.batches.extend(rest);
             }
@@ -329,7 +348,10 @@ fn read_log(reader: &Reader<'_>, root: &RootImage) -> Result<ReadLog> {
                 break;
             }
             if batch.sequence != physical {
-                why = format!("zone {} offset {}: expected sequence {}, found {}", span.zone, batch.offset, physical.0, batch.sequence.0);
+                why = format!(
+                    "zone {} offset {}: expected sequence {}, found {}",
+                    span.zone, batch.offset, physical.0, batch.sequence.0
+                );
                 break 'segments;
             }
             physical = physical.next();
@@ -344,7 +366,8 @@ fn read_log(reader: &Reader<'_>, root: &RootImage) -> Result<ReadLog> {
             break;
         }
     }
-    let durable = witness.0.max(segments.iter().filter(|span| span.end != u64::MAX).map(|span| span.end).max().unwrap_or(0));
+    let durable =
+        witness.0.max(segments.iter().filter(|span| span.end != u64::MAX).map(|span| span.end).max().unwrap_or(0));
     let damage = (physical.0 < durable).then(|| {
         format!("the log is damaged: expected every batch below sequence {durable}, which was durable; found them only below {} ({why})", physical.0)
     });
@@ -369,12 +392,17 @@ impl Recovered {
             if let Some(expected) = expected
                 && expected != batch.first_lsn
             {
-                return Err(Error::corrupt(place, format!("record {}", expected.0), format!("record {}", batch.first_lsn.0)));
+                return Err(Error::corrupt(
+                    place,
+                    format!("record {}", expected.0),
+                    format!("record {}", batch.first_lsn.0),
+                ));
             }
             if batch.offset == 0 {
                 self.state.zone_opened(*zone, crate::zones::Holds::Main, *segment, batch.first_lsn);
             }
-            let records = records_of(batch).ok_or_else(|| Error::corrupt(&place, "records of this version", "bytes that are none"))?;
+            let records = records_of(batch)
+                .ok_or_else(|| Error::corrupt(&place, "records of this version", "bytes that are none"))?;
             let mut lsn = batch.first_lsn;
             for record in &records {
                 self.validate(record).map_err(|what| Error::corrupt(&place, "a record that has a meaning", what))?;
@@ -396,7 +424,11 @@ impl Recovered {
             return Err(Error::new(ErrorKind::Corrupt, format!("the tables and the log disagree: {broken}")));
         }
         if let Some(list) = self.state.orphans.keys().next() {
-            return Err(Error::corrupt("the directory", "sections of lists that exist", format!("a section of list {}", list.0)));
+            return Err(Error::corrupt(
+                "the directory",
+                "sections of lists that exist",
+                format!("a section of list {}", list.0),
+            ));
         }
         Ok(())
     }
@@ -416,7 +448,9 @@ impl Recovered {
                 }
                 Ok(())
             }
-            Record::ZoneOpened { zone, .. } | Record::ZoneFreed { zone, .. } if *zone >= zones || *zone < crate::shape::ROOT_ZONES => {
+            Record::ZoneOpened { zone, .. } | Record::ZoneFreed { zone, .. }
+                if *zone >= zones || *zone < crate::shape::ROOT_ZONES =>
+            {
                 Err(format!("zone {zone} is none that may be used"))
             }
             _ => Ok(()),

@@ -46,9 +46,12 @@ fn read_root(medium: &dyn Medium, zone: u32, offset: u32) -> Result<Option<(Head
     }
     let at = Position { zone: ZoneId(zone), offset };
     let mut head = AlignedBuffer::new(index(head_bytes));
-    medium.read(at, &mut head).map_err(|e| Error::media(format!("reading the root in zone {zone} at offset {offset}"), e))?;
+    medium
+        .read(at, &mut head)
+        .map_err(|e| Error::media(format!("reading the root in zone {zone} at offset {offset}"), e))?;
     let header = Header::decode(&head[..Header::SIZE]);
-    if header.magic != MAGIC || header.kind != BatchKind::Root.code() || header.zone != zone || header.offset != offset {
+    if header.magic != MAGIC || header.kind != BatchKind::Root.code() || header.zone != zone || header.offset != offset
+    {
         return Ok(None);
     }
     if header.version > VERSION {
@@ -57,11 +60,16 @@ fn read_root(medium: &dyn Medium, zone: u32, offset: u32) -> Result<Option<(Head
             format!("the disk has format version {}; this program reads up to version {VERSION}", header.version),
         ));
     }
-    if header.version != VERSION || !shape_of(&header, geometry.zone_bytes) || !header.lengths_fit(geometry.zone_bytes, geometry.append_align) {
+    if header.version != VERSION
+        || !shape_of(&header, geometry.zone_bytes)
+        || !header.lengths_fit(geometry.zone_bytes, geometry.append_align)
+    {
         return Ok(None);
     }
     let mut whole = AlignedBuffer::new(index(header.total));
-    medium.read(at, &mut whole).map_err(|e| Error::media(format!("reading the root in zone {zone} at offset {offset}"), e))?;
+    medium
+        .read(at, &mut whole)
+        .map_err(|e| Error::media(format!("reading the root in zone {zone} at offset {offset}"), e))?;
     let (in_head, in_tail) = header.record_ranges();
     let records = [&whole[in_head], &whole[in_tail]];
     if header.seal(&records) != header.checksum {
@@ -91,8 +99,12 @@ pub(crate) fn find(medium: &dyn Medium) -> Result<FoundRoot> {
             }
             offset += header.total;
             // R10: what was written before this opening is not appended to again, so the other pair is next.
-            let cursor = RootCursor { pair: zone / 2, offset, count: ROOTS_PER_ZONE, segment: SegmentId(header.segment) };
-            if newest.as_ref().is_none_or(|newest| image.root.number > newest.image.root.number || (image.root.number == newest.image.root.number && cursor.offset > newest.cursor.offset)) {
+            let cursor =
+                RootCursor { pair: zone / 2, offset, count: ROOTS_PER_ZONE, segment: SegmentId(header.segment) };
+            if newest.as_ref().is_none_or(|newest| {
+                image.root.number > newest.image.root.number
+                    || (image.root.number == newest.image.root.number && cursor.offset > newest.cursor.offset)
+            }) {
                 newest = Some(FoundRoot { image, disk: header.disk, cursor });
             }
         }
@@ -101,17 +113,29 @@ pub(crate) fn find(medium: &dyn Medium) -> Result<FoundRoot> {
         (Some(found), _) => {
             let geometry = medium.geometry();
             let root = &found.image.root;
-            if root.zones != geometry.zones || root.zone_bytes != geometry.zone_bytes || root.append_align != geometry.append_align {
+            if root.zones != geometry.zones
+                || root.zone_bytes != geometry.zone_bytes
+                || root.append_align != geometry.append_align
+            {
                 return Err(Error::corrupt(
                     "the medium's geometry",
-                    format!("{} zones of {} bytes, appended to in multiples of {}", root.zones, root.zone_bytes, root.append_align),
-                    format!("{} zones of {} bytes, appended to in multiples of {}", geometry.zones, geometry.zone_bytes, geometry.append_align),
+                    format!(
+                        "{} zones of {} bytes, appended to in multiples of {}",
+                        root.zones, root.zone_bytes, root.append_align
+                    ),
+                    format!(
+                        "{} zones of {} bytes, appended to in multiples of {}",
+                        geometry.zones, geometry.zone_bytes, geometry.append_align
+                    ),
                 ));
             }
             Ok(found)
         }
         (None, Some(error)) => Err(error),
-        (None, None) => Err(Error::new(ErrorKind::NotADisk, "there is no Lode disk here: expected a root in one of the first four zones, found none")),
+        (None, None) => Err(Error::new(
+            ErrorKind::NotADisk,
+            "there is no Lode disk here: expected a root in one of the first four zones, found none",
+        )),
     }
 }
 
@@ -121,12 +145,22 @@ impl RootCursor {
     }
 
     /// Appends a root in both zones of the pair whose turn it is. Syncs before and after are the caller's.
-    pub fn write(&mut self, medium: &dyn Medium, shape: &Shape, disk: u128, image: &RootImage, fresh: SegmentId) -> Result<u64> {
+    pub fn write(
+        &mut self,
+        medium: &dyn Medium,
+        shape: &Shape,
+        disk: u128,
+        image: &RootImage,
+        fresh: SegmentId,
+    ) -> Result<u64> {
         let payload = image.encode();
         let content = Header::content_bytes(shape.head, 0, len_u32(payload.len()));
         let total = content.next_multiple_of(u64::from(shape.align));
         if total > u64::from(shape.zone_bytes) {
-            return Err(Error::new(ErrorKind::Unsupported, format!("a root of {total} bytes does not fit in a zone of {} bytes", shape.zone_bytes)));
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("a root of {total} bytes does not fit in a zone of {} bytes", shape.zone_bytes),
+            ));
         }
         let total = u32::try_from(total).expect("within a zone");
         if self.count >= ROOTS_PER_ZONE || u64::from(self.offset) + u64::from(total) > u64::from(shape.zone_bytes) {
@@ -193,11 +227,18 @@ pub fn probe(image_bytes: u64, read_at: &mut dyn FnMut(u64, &mut [u8]) -> lode_m
             continue;
         }
         let total = index(header.total);
-        if header.version != VERSION || !(Header::SIZE..=1 << 28).contains(&total) || u64::from(header.total) + offset > image_bytes {
+        if header.version != VERSION
+            || !(Header::SIZE..=1 << 28).contains(&total)
+            || u64::from(header.total) + offset > image_bytes
+        {
             continue;
         }
         let mut whole = AlignedBuffer::new(total);
-        if read_at(offset, &mut whole).is_err() || header.head < 128 || header.data != 0 || !header.lengths_fit(u32::MAX, header.head.max(1)) {
+        if read_at(offset, &mut whole).is_err()
+            || header.head < 128
+            || header.data != 0
+            || !header.lengths_fit(u32::MAX, header.head.max(1))
+        {
             continue;
         }
         let payload = &whole[Header::SIZE..];
@@ -206,20 +247,35 @@ pub fn probe(image_bytes: u64, read_at: &mut dyn FnMut(u64, &mut [u8]) -> lode_m
             continue;
         }
         let Some(image) = RootImage::decode(payload) else { continue };
-        let geometry = Geometry { zones: image.root.zones, zone_bytes: image.root.zone_bytes, append_align: image.root.append_align, devices: 1 };
+        let geometry = Geometry {
+            zones: image.root.zones,
+            zone_bytes: image.root.zone_bytes,
+            append_align: image.root.append_align,
+            devices: 1,
+        };
         let expected = u64::from(geometry.zones) * u64::from(geometry.zone_bytes);
         if expected > image_bytes {
-            return Err(Error::corrupt("the image's length", format!("at least {expected} bytes for the disk in it"), format!("{image_bytes} bytes: it was cut off")));
+            return Err(Error::corrupt(
+                "the image's length",
+                format!("at least {expected} bytes for the disk in it"),
+                format!("{image_bytes} bytes: it was cut off"),
+            ));
         }
         if u64::from(header.zone) * u64::from(geometry.zone_bytes) + u64::from(header.offset) == offset {
             return Ok(geometry);
         }
     }
     if let Some(version) = newer {
-        return Err(Error::new(ErrorKind::NewerFormat, format!("the disk has format version {version}; this program reads up to version {VERSION}")));
+        return Err(Error::new(
+            ErrorKind::NewerFormat,
+            format!("the disk has format version {version}; this program reads up to version {VERSION}"),
+        ));
     }
     if let Some(error) = failed {
         return Err(Error::media("reading the image to find its geometry", error));
     }
-    Err(Error::new(ErrorKind::NotADisk, "this is no Lode disk: expected a root at the start of one of the first four zones, found none"))
+    Err(Error::new(
+        ErrorKind::NotADisk,
+        "this is no Lode disk: expected a root at the start of one of the first four zones, found none",
+    ))
 }

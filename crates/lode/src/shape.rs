@@ -56,9 +56,15 @@ impl Shape {
             ));
         }
         if zones >= Location::ZONES_MAX {
-            return invalid(format!("{zones} zones are too many: at most {} can be named; take larger zones", Location::ZONES_MAX - 1));
+            return invalid(format!(
+                "{zones} zones are too many: at most {} can be named; take larger zones",
+                Location::ZONES_MAX - 1
+            ));
         }
-        if !(ZONE_BYTES_MIN..=Location::ZONE_BYTES_MAX).contains(&zone_bytes) || !align.is_power_of_two() || !zone_bytes.is_multiple_of(align) {
+        if !(ZONE_BYTES_MIN..=Location::ZONE_BYTES_MAX).contains(&zone_bytes)
+            || !align.is_power_of_two()
+            || !zone_bytes.is_multiple_of(align)
+        {
             return invalid(format!(
                 "zones of {zone_bytes} bytes, appended to in multiples of {align}: expected a multiple from {ZONE_BYTES_MIN} to {}",
                 Location::ZONE_BYTES_MAX
@@ -67,7 +73,10 @@ impl Shape {
         let head = Header::head_bytes(align);
         let batch_bytes = (zone_bytes / 4).min(1 << 20).max(2 * head).next_multiple_of(align);
         if zone_bytes < 4 * head {
-            return invalid(format!("zones of {zone_bytes} bytes are too small for appends in multiples of {align}: at least {} are needed", 4 * head));
+            return invalid(format!(
+                "zones of {zone_bytes} bytes are too small for appends in multiples of {align}: at least {} are needed",
+                4 * head
+            ));
         }
         let section_blocks = (zone_bytes / 64).clamp(16, 1 << 16).ilog2();
         let leaf_shift = section_blocks.saturating_sub(2).min(10);
@@ -115,7 +124,8 @@ impl Shape {
     pub fn promisable(&self) -> u64 {
         let zones = u64::from(self.zones - ROOT_ZONES - RESERVE_ZONES - FILLING_ZONES);
         // Heads of batches, and the ends of batches and zones into which no block fits.
-        let lost = u64::from(self.head) * u64::from(self.zone_bytes / self.batch_bytes + 1) + u64::from(self.zone_bytes) / 64;
+        let lost =
+            u64::from(self.head) * u64::from(self.zone_bytes / self.batch_bytes + 1) + u64::from(self.zone_bytes) / 64;
         let payload = u64::from(self.zone_bytes).saturating_sub(lost);
         zones * payload / 100 * 95
     }

@@ -123,7 +123,8 @@ impl State {
         let sections = &self.lists.get(&list)?.sections;
         let shift = self.shape.section_blocks_shift();
         let leaf_blocks = u64::from(self.shape.leaf_blocks());
-        let last_section = (end.saturating_sub(1) >> shift).min(u64::try_from(sections.len()).unwrap_or(0).saturating_sub(1));
+        let last_section =
+            (end.saturating_sub(1) >> shift).min(u64::try_from(sections.len()).unwrap_or(0).saturating_sub(1));
         for number in (first >> shift)..=last_section {
             let Some(Some(section)) = sections.get(index64(number)) else { continue };
             for (n, slot) in section.slots.iter().enumerate() {
@@ -317,7 +318,9 @@ impl State {
     pub fn zone_opened(&mut self, zone: u32, holds: Holds, segment: crate::types::SegmentId, lsn: Lsn) {
         if self.touch_zone(zone, lsn) {
             let number = zone;
-            let Some(zone) = self.zones.all.get_mut(index(zone)).filter(|zone| zone.live == 0 && zone.holds != Holds::Roots) else {
+            let Some(zone) =
+                self.zones.all.get_mut(index(zone)).filter(|zone| zone.live == 0 && zone.holds != Holds::Roots)
+            else {
                 self.zones.broken.get_or_insert(format!("record {} fills zone {number}, which is not free", lsn.0));
                 return;
             };
@@ -396,7 +399,8 @@ impl State {
 
     /// The sections that have an object in a zone.
     pub fn sections_in(&self, zone: u32) -> Vec<SectionKey> {
-        let inside = |meta: &SectionMeta| meta.objects().any(|object| object.copies().iter().any(|(at, _)| *at == zone));
+        let inside =
+            |meta: &SectionMeta| meta.objects().any(|object| object.copies().iter().any(|(at, _)| *at == zone));
         let keys = self.directory.slots.iter().flatten();
         keys.filter(|key| self.meta(**key).is_some_and(inside)).copied().collect()
     }
@@ -416,7 +420,9 @@ impl State {
             .lists
             .values()
             .flat_map(|list| list.sections.iter())
-            .map(|section| size_of::<Option<Box<MapSection>>>() + section.as_ref().map_or(0, |section| section.memory()))
+            .map(|section| {
+                size_of::<Option<Box<MapSection>>>() + section.as_ref().map_or(0, |section| section.memory())
+            })
             .sum();
         let zones = self.zones.all.capacity() * size_of::<crate::zones::Zone>();
         u64::try_from(sections + zones).expect("memory fits in 64 bits")

@@ -71,7 +71,9 @@ impl Location {
     pub const ZONE_BYTES_MAX: u32 = GRANULE << 24;
 
     pub fn new(zone: u32, offset: u32, stored: u32, kind: Kind) -> Location {
-        debug_assert!(zone < Self::ZONES_MAX && offset.is_multiple_of(GRANULE) && (1..=BLOCK_BYTES_MAX).contains(&stored));
+        debug_assert!(
+            zone < Self::ZONES_MAX && offset.is_multiple_of(GRANULE) && (1..=BLOCK_BYTES_MAX).contains(&stored)
+        );
         let kind = match kind {
             Kind::Raw => 0,
             Kind::Lz4 => 1,

@@ -34,8 +34,6 @@ enum Shadow {
     Data { stored: Vec<u8>, kind: Kind, checksum: u32 },
     /// In the log; the place is in [`Core::spilled`].
     Spilled,
-    /// Discarded.
-    Hole,
 }
 
 /// What a unit changed in one list.
@@ -78,7 +76,18 @@ impl Unit {
 
     pub(crate) fn new(disk: Arc<Inner>) -> Unit {
         let id = disk.new_unit();
-        Unit { simple: false, disk, id, lists: BTreeMap::new(), memory: 0, reserved: 0, user_bytes: 0, has_spilled: false, broken: false, bases: Vec::new() }
+        Unit {
+            simple: false,
+            disk,
+            id,
+            lists: BTreeMap::new(),
+            memory: 0,
+            reserved: 0,
+            user_bytes: 0,
+            has_spilled: false,
+            broken: false,
+            bases: Vec::new(),
+        }
     }
 
     /// The unit's name: never used again, on this disk.
@@ -125,13 +134,11 @@ impl Unit {
         match shadow.and_then(|shadow| shadow.blocks.get(&block)) {
             Some(Shadow::Data { stored, kind, checksum }) => {
                 let place = Location::new(1, 0, len_u32(stored.len()), *kind);
-                unpack(stored, place, *checksum, into).map_err(|problem| Error::new(ErrorKind::Corrupt, format!("memory of unit {}: {problem}", self.id.0)))
+                unpack(stored, place, *checksum, into).map_err(|problem| {
+                    Error::new(ErrorKind::Corrupt, format!("memory of unit {}: {problem}", self.id.0))
+                })
             }
             Some(Shadow::Spilled) => self.read_spilled(list, block, into),
-            Some(Shadow::Hole) => {
-                into.fill(0);
-                Ok(())
-            }
             None if shadow.is_some_and(|shadow| shadow.is_hole(block)) => {
                 into.fill(0);
                 Ok(())
@@ -142,20 +149,28 @@ impl Unit {
 
     fn read_spilled(&self, list: ListId, block: u64, into: &mut [u8]) -> Result<()> {
         loop {
-            let find = |core: &Core| core.spilled.get(&self.id).and_then(|spilled| spilled.get(&(list, block))).copied();
+            let find =
+                |core: &Core| core.spilled.get(&self.id).and_then(|spilled| spilled.get(&(list, block))).copied();
             let (place, checksum) = {
                 let core = self.disk.core.lock();
                 let found = find(&core).expect("a spilled block is listed until its unit ends");
                 if let Some(waiting) = core.writer.stored(found.0) {
                     let stored = match waiting {
                         crate::log::writer::Waiting::Open(stored) => stored,
-                        crate::log::writer::Waiting::Sealed(sealed) => sealed.stored(found.0).expect("found in this batch"),
+                        crate::log::writer::Waiting::Sealed(sealed) => {
+                            sealed.stored(found.0).expect("found in this batch")
+                        }
                     };
-                    return unpack(stored, found.0, found.1, into).map_err(|problem| crate::disk::read::damaged(list, block, found.0, &problem));
+                    return unpack(stored, found.0, found.1, into)
+                        .map_err(|problem| crate::disk::read::damaged(list, block, found.0, &problem));
                 }
                 found
             };
-            let read = self.disk.read_stored(&[(place, checksum)]).remove(0).and_then(|stored| unpack(&stored, place, checksum, into));
+            let read = self
+                .disk
+                .read_stored(&[(place, checksum)])
+                .remove(0)
+                .and_then(|stored| unpack(&stored, place, checksum, into));
             let Err(problem) = read else { return Ok(()) };
             if find(&self.disk.core.lock()) == Some((place, checksum)) {
                 return Err(crate::disk::read::damaged(list, block, place, &problem));
@@ -184,16 +199,17 @@ impl Unit {
             return Err(Error::new(ErrorKind::ReadOnly, "the disk is open for reading only"));
         }
         if self.broken {
-            return Err(Error::new(ErrorKind::Failed, "an operation of this unit failed half-way: it can only be aborted"));
+            return Err(Error::new(
+                ErrorKind::Failed,
+                "an operation of this unit failed half-way: it can only be aborted",
+            ));
         }
         Ok(())
     }
 
     /// Promises space for blocks that the unit does not hold yet, uncompressed (R27).
     fn reserve(&mut self, list: ListId, block_bytes: u32, first: u64, end: u64) -> Result<()> {
-        let held = self.lists.get(&list).map_or(0, |shadow| {
-            shadow.blocks.range(first..end).filter(|(_, shadow)| !matches!(shadow, Shadow::Hole)).count()
-        });
+        let held = self.lists.get(&list).map_or(0, |shadow| shadow.blocks.range(first..end).count());
         let wanted = (end - first - len_u64(held)).saturating_mul(u64::from(block_bytes) + BLOCK_CHARGE);
         let promisable = self.disk.shape.promisable();
         let mut core = self.disk.admit(self.disk.writable()?, Claim::Data)?;
@@ -274,8 +290,12 @@ impl Unit {
         let blocks_max = index(self.disk.shape.direct_blocks);
         self.has_spilled = true;
         for (list, shadow) in &mut self.lists {
-            let mut waiting: Vec<(u64, &mut Shadow)> =
-                shadow.blocks.iter_mut().filter(|(_, shadow)| matches!(shadow, Shadow::Data { .. })).map(|(block, shadow)| (*block, shadow)).collect();
+            let mut waiting: Vec<(u64, &mut Shadow)> = shadow
+                .blocks
+                .iter_mut()
+                .filter(|(_, shadow)| matches!(shadow, Shadow::Data { .. }))
+                .map(|(block, shadow)| (*block, shadow))
+                .collect();
             let mut start = 0;
             while start < waiting.len() {
                 let mut chunk = Vec::new();
@@ -410,7 +430,12 @@ impl Unit {
             match made {
                 Ok(lsn) => return Ok(lsn),
                 Err(Again::Load(key)) => disk.load(key)?,
-                Err(Again::Base) => return Err(Error::new(ErrorKind::Conflict, "a block that was written in part has changed meanwhile")),
+                Err(Again::Base) => {
+                    return Err(Error::new(
+                        ErrorKind::Conflict,
+                        "a block that was written in part has changed meanwhile",
+                    ));
+                }
                 Err(Again::Never(error)) => return Err(error),
                 Err(Again::Space(0)) => {}
                 Err(Again::Space(needed)) => return Err(disk.full(&disk.core.lock(), needed)),
@@ -432,11 +457,18 @@ impl Unit {
                 records += u64::from(put_bytes(1));
             }
         }
-        let holes: u64 = self.hole_ranges().into_iter().map(|(list, first, end)| disk.discard_bytes(list, first, end)).sum();
+        let holes: u64 =
+            self.hole_ranges().into_iter().map(|(list, first, end)| disk.discard_bytes(list, first, end)).sum();
         records += holes;
         let most = u64::from(shape.batch_bytes - shape.head) / 2;
         if records + u64::from(data) <= most {
-            Plan { data, records: u32::try_from(records).expect("less than a batch"), chained: false, zones: 3, bytes: records }
+            Plan {
+                data,
+                records: u32::try_from(records).expect("less than a batch"),
+                chained: false,
+                zones: 3,
+                bytes: records,
+            }
         } else {
             // The records are written twice, and the end of each zone is lost.
             let per_zone = u64::from(shape.zone_bytes - shape.batch_bytes) / 2 - u64::from(shape.head);
@@ -469,7 +501,10 @@ impl Unit {
             let meta = core.check_list(*list, 0).map_err(conflict)?;
             let blocks = shadow.bytes.map_or(meta.blocks(), |bytes| bytes.div_ceil(u64::from(meta.block_bytes())));
             if shadow.blocks.last_key_value().is_some_and(|(last, _)| *last >= blocks) {
-                return Err(conflict(Error::new(ErrorKind::Conflict, format!("{} was cut short to {blocks} blocks meanwhile", meta.name))));
+                return Err(conflict(Error::new(
+                    ErrorKind::Conflict,
+                    format!("{} was cut short to {blocks} blocks meanwhile", meta.name),
+                )));
             }
             for block in shadow.blocks.keys() {
                 core.state.lookup(*list, *block)?;
@@ -494,7 +529,8 @@ impl Unit {
             return Err(Again::Space(0)); // More leaves came to hold blocks since the plan was made.
         }
         if plan.chained {
-            let zones = plan.zones.max(4 + usize::try_from(bytes / u64::from(self.disk.shape.zone_bytes / 4)).expect("few"));
+            let zones =
+                plan.zones.max(4 + usize::try_from(bytes / u64::from(self.disk.shape.zone_bytes / 4)).expect("few"));
             if core.writer.ready.len() < zones.min(plan.zones) {
                 return Err(Again::Space(0));
             }
@@ -537,7 +573,6 @@ impl Unit {
             let (place, checksum) = match shadow {
                 Shadow::Data { stored, kind, checksum } => (core.writer.place(stored, *kind), *checksum),
                 Shadow::Spilled => core.spilled[&self.id][&(list, *block)],
-                Shadow::Hole => continue,
             };
             let old = core.state.place(list, *block).expect("looked up before anything was changed");
             placed.push(Placed { block: *block, place, checksum, old });
@@ -577,7 +612,8 @@ struct Plan {
 
 impl ListShadow {
     fn is_hole(&self, block: u64) -> bool {
-        self.floor.is_some_and(|floor| block >= floor) || self.holes.iter().any(|(first, end)| (*first..*end).contains(&block))
+        self.floor.is_some_and(|floor| block >= floor)
+            || self.holes.iter().any(|(first, end)| (*first..*end).contains(&block))
     }
 
     fn is_empty(&self) -> bool {

@@ -45,7 +45,13 @@ pub(crate) fn check_range(name: &str, size: u64, offset: u64, bytes: u64) -> Res
 }
 
 impl Volume {
-    pub(crate) fn new(disk: Arc<Inner>, list: ListId, name: &str, block_bytes: u32, compression: Compression) -> Volume {
+    pub(crate) fn new(
+        disk: Arc<Inner>,
+        list: ListId,
+        name: &str,
+        block_bytes: u32,
+        compression: Compression,
+    ) -> Volume {
         Volume { disk, list, name: Arc::from(name), block_bytes, compression }
     }
 
@@ -122,7 +128,9 @@ impl Volume {
         }
         let block_bytes = u64::from(self.block_bytes);
         let blocks = (offset + len_u64(data.len())).div_ceil(block_bytes) - offset / block_bytes;
-        if blocks <= u64::from(self.disk.shape.direct_blocks) && blocks * block_bytes <= u64::from(self.disk.shape.direct_bytes) {
+        if blocks <= u64::from(self.disk.shape.direct_blocks)
+            && blocks * block_bytes <= u64::from(self.disk.shape.direct_bytes)
+        {
             self.write_direct(offset, data)
         } else {
             self.as_unit(offset, len_u64(data.len()), |unit| unit.write_at(self, offset, data))
@@ -136,7 +144,8 @@ impl Volume {
         if aligned && self.compression == Compression::None {
             let first = offset / u64::from(self.block_bytes);
             if data.len() == size {
-                let mut one = [NewBlock { block: first, stored: data, kind: Kind::Raw, checksum: crc(data), base: None }];
+                let mut one =
+                    [NewBlock { block: first, stored: data, kind: Kind::Raw, checksum: crc(data), base: None }];
                 return self.disk.put_blocks(self.list, &mut one, data.len(), || Ok(()));
             }
             let mut blocks: Vec<NewBlock<'_>> = data
@@ -221,7 +230,10 @@ impl Volume {
             }
             change(&mut unit)?;
             match unit.commit_in_place() {
-                Err(error) if error.kind() == ErrorKind::Conflict && !parts.is_empty() && self.size().is_ok_and(|size| size >= offset + bytes) => {}
+                Err(error)
+                    if error.kind() == ErrorKind::Conflict
+                        && !parts.is_empty()
+                        && self.size().is_ok_and(|size| size >= offset + bytes) => {}
                 other => return other,
             }
         }

@@ -109,7 +109,17 @@ pub(crate) struct Zone {
 
 impl Zone {
     pub fn new(holds: Holds) -> Zone {
-        Zone { holds, live: 0, blocks: 0, segment: SegmentId(0), age: Lsn(0), shadow: 0, last_freed: Lsn(0), records_end: Lsn(0), open: false }
+        Zone {
+            holds,
+            live: 0,
+            blocks: 0,
+            segment: SegmentId(0),
+            age: Lsn(0),
+            shadow: 0,
+            last_freed: Lsn(0),
+            records_end: Lsn(0),
+            open: false,
+        }
     }
 
     pub fn encode(&self, into: &mut Vec<u8>) {
@@ -191,7 +201,10 @@ impl Zones {
         let number = zone;
         let zone = self.all.get_mut(index(zone)).filter(|zone| zone.live >= bytes && zone.blocks >= blocks);
         let Some(zone) = zone else {
-            return self.note(format!("record {} frees {blocks} blocks of {bytes} bytes in zone {number}, where fewer live", lsn.0));
+            return self.note(format!(
+                "record {} frees {blocks} blocks of {bytes} bytes in zone {number}, where fewer live",
+                lsn.0
+            ));
         };
         zone.live -= bytes;
         zone.blocks -= blocks;

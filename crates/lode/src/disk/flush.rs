@@ -27,7 +27,8 @@ impl Inner {
         core.counters.log_bytes += u64::from(sealed.total);
         match appended {
             Ok(()) => core.writer.finish_batch(sealed),
-            Err(error) => core.latch(&Error::media(format!("appending to zone {} at offset {}", sealed.zone, sealed.offset), error)),
+            Err(error) => core
+                .latch(&Error::media(format!("appending to zone {} at offset {}", sealed.zone, sealed.offset), error)),
         }
         self.progress.notify_all();
         core
@@ -55,14 +56,20 @@ impl Inner {
     /// Everything before `target` survives such failures when this returns.
     pub fn flush_to(&self, target: Lsn, survive: Survive) -> Result<()> {
         if matches!(survive, Survive::Device | Survive::Site) {
-            return Err(Error::new(ErrorKind::Unsupported, format!("this disk lies on one device: a flush cannot protect from the loss of it ({survive:?})")));
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("this disk lies on one device: a flush cannot protect from the loss of it ({survive:?})"),
+            ));
         }
         if self.options.read_only {
             return Ok(());
         }
         let mut core = self.core.lock();
         if target > core.writer.lsn {
-            return Err(Error::new(ErrorKind::InvalidArgument, format!("position {} lies ahead of the disk, which is at {}", target.0, core.writer.lsn.0)));
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!("position {} lies ahead of the disk, which is at {}", target.0, core.writer.lsn.0),
+            ));
         }
         loop {
             core.alive()?;

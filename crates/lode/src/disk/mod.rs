@@ -133,7 +133,9 @@ impl Core {
     pub fn alive(&self) -> Result<()> {
         match &self.failed {
             None => Ok(()),
-            Some(error) => Err(Error::new(ErrorKind::Failed, format!("the disk stopped taking writes; open it again ({error})"))),
+            Some(error) => {
+                Err(Error::new(ErrorKind::Failed, format!("the disk stopped taking writes; open it again ({error})")))
+            }
         }
     }
 

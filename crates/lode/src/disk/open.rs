@@ -4,10 +4,10 @@
 //! durable; write the root of the new epoch, which says where the last one ended, in two places; sync again; only then
 //! accept work (R9, R10).
 
-use super::options::{Counters, DiskInfo, FormatOptions, OpenOptions, VolumeInfo, VolumeOptions};
-use super::{Core, Effort, Inner, Rooted, read};
 use super::options::Survive;
+use super::options::{Counters, DiskInfo, FormatOptions, OpenOptions, VolumeInfo, VolumeOptions};
 use super::space::Claim;
+use super::{Core, Effort, Inner, Rooted, read};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::VERSION;
 use crate::format::header::BatchKind;
@@ -67,7 +67,8 @@ impl Disk {
         let geometry = medium.geometry();
         let shape = Shape::new(geometry)?;
         // A disk made where one of the same name was goes on counting, so that nothing of that one is taken for its own.
-        let (number, epoch) = crate::roots::find(&*medium).map_or((0, 0), |old| (old.image.root.number, old.image.root.epoch + 1));
+        let (number, epoch) =
+            crate::roots::find(&*medium).map_or((0, 0), |old| (old.image.root.number, old.image.root.epoch + 1));
         let root = Root {
             number: number + 1,
             epoch,
@@ -92,7 +93,9 @@ impl Disk {
         for zone in 0..crate::shape::ROOT_ZONES {
             medium.erase(lode_media::ZoneId(zone)).map_err(failed)?;
             let blank = lode_media::AlignedBuffer::new(crate::types::index(shape.head));
-            medium.append(lode_media::Position { zone: lode_media::ZoneId(zone), offset: 0 }, &[&blank]).map_err(failed)?;
+            medium
+                .append(lode_media::Position { zone: lode_media::ZoneId(zone), offset: 0 }, &[&blank])
+                .map_err(failed)?;
         }
         medium.sync().map_err(failed)?;
         cursor.write(&*medium, &shape, options.disk_id, &image, SegmentId::new(epoch, 1))?;
@@ -109,13 +112,20 @@ impl Disk {
             && !options.read_only
             && !options.repair
         {
-            return Err(Error::new(ErrorKind::Corrupt, format!("{damage}; open it read-only to see what is left, or repair it")));
+            return Err(Error::new(
+                ErrorKind::Corrupt,
+                format!("{damage}; open it read-only to see what is left, or repair it"),
+            ));
         }
         if let Some(expected) = options.expect_at_least
             && recovered.lsn < expected
             && !options.repair
         {
-            return Err(Error::corrupt("the disk", format!("everything before position {}", expected.0), format!("only what is before {}", recovered.lsn.0)));
+            return Err(Error::corrupt(
+                "the disk",
+                format!("everything before position {}", expected.0),
+                format!("only what is before {}", recovered.lsn.0),
+            ));
         }
         let inner = Arc::new(build(medium, options.clone(), recovered));
         if !options.read_only {
@@ -127,7 +137,8 @@ impl Disk {
                 let inner = Arc::clone(&inner);
                 let run = move || if name == "lode-keeper" { inner.run_keeper() } else { inner.run_writer() };
                 let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
-                threads.push(thread.map_err(|e| Error::new(ErrorKind::Unsupported, format!("starting a thread: {e}")))?);
+                threads
+                    .push(thread.map_err(|e| Error::new(ErrorKind::Unsupported, format!("starting a thread: {e}")))?);
             }
         }
         let threads = Arc::new(Threads { inner: Arc::clone(&inner), running: Mutex::new(threads) });
@@ -285,7 +296,9 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         stop: false,
         state,
     };
-    core.free = (crate::shape::ROOT_ZONES..shape.zones).filter(|zone| core.state.zones.get(*zone).holds == Holds::Nothing).collect();
+    core.free = (crate::shape::ROOT_ZONES..shape.zones)
+        .filter(|zone| core.state.zones.get(*zone).holds == Holds::Nothing)
+        .collect();
     core.rooted = Rooted {
         segments: root.segments.iter().map(|span| span.zone).collect(),
         replay: Lsn(root.root.replay_lsn),

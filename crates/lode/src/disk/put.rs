@@ -6,7 +6,9 @@
 use super::space::Claim;
 use super::{Core, Inner, charge};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::records::{Freed, ListMeta, ListState, Record, data_bytes, encode_data, encode_one_put, encode_put, put_bytes};
+use crate::format::records::{
+    Freed, ListMeta, ListState, Record, data_bytes, encode_data, encode_one_put, encode_put, put_bytes,
+};
 use crate::state::{ColdLeaf, LeafKey};
 use crate::types::{Kind, ListId, Location, Lsn, UnitId, index, len_u32, len_u64};
 use parking_lot::MutexGuard;
@@ -58,7 +60,13 @@ pub(crate) struct Placed {
 impl Inner {
     /// Runs `change` with room for so much data and so many bytes of records in the open batch. Only new data waits for
     /// the throttle (R29).
-    pub fn with_room<T>(&self, data: u32, records: u32, claim: Claim, change: impl FnOnce(&mut Core) -> T) -> Result<T> {
+    pub fn with_room<T>(
+        &self,
+        data: u32,
+        records: u32,
+        claim: Claim,
+        change: impl FnOnce(&mut Core) -> T,
+    ) -> Result<T> {
         let mut core = self.writable()?;
         loop {
             core.alive()?;
@@ -127,12 +135,22 @@ impl Inner {
     pub fn full(&self, core: &Core, needed: u64) -> Error {
         let usable = self.shape.promisable();
         let free = usable.saturating_sub(core.promised());
-        Error::new(ErrorKind::Full, format!("the disk is full: {needed} bytes are needed (charges included), {free} of {usable} are free"))
+        Error::new(
+            ErrorKind::Full,
+            format!("the disk is full: {needed} bytes are needed (charges included), {free} of {usable} are free"),
+        )
     }
 
     /// A simple write of a few blocks: one batch, one hold.
-    pub fn put_blocks(&self, list: ListId, blocks: &mut [NewBlock<'_>], user_bytes: usize, rebase: impl FnMut() -> Result<()>) -> Result<Lsn> {
-        let data: u32 = blocks.iter().map(|block| len_u32(block.stored.len()).next_multiple_of(crate::types::GRANULE)).sum();
+    pub fn put_blocks(
+        &self,
+        list: ListId,
+        blocks: &mut [NewBlock<'_>],
+        user_bytes: usize,
+        rebase: impl FnMut() -> Result<()>,
+    ) -> Result<Lsn> {
+        let data: u32 =
+            blocks.iter().map(|block| len_u32(block.stored.len()).next_multiple_of(crate::types::GRANULE)).sum();
         let records = put_bytes(1) * len_u32(blocks.len());
         let shape = self.shape;
         self.until_made(
@@ -163,7 +181,8 @@ impl Inner {
                 }
                 if let ([new], [old]) = (&*blocks, &*olds) {
                     let place = core.writer.place(new.stored, new.kind);
-                    let lsn = core.writer.record(|into| encode_one_put(list, new.block, place, *old, new.checksum, into));
+                    let lsn =
+                        core.writer.record(|into| encode_one_put(list, new.block, place, *old, new.checksum, into));
                     core.state.apply_put(list, new.block, place, new.checksum, *old, lsn);
                     core.counters.user_bytes += len_u64(user_bytes);
                     return Ok(core.writer.lsn);
@@ -184,14 +203,17 @@ impl Inner {
 
     /// Places data of a unit in the log, visible to nobody but the unit. At most `direct_bytes` at once.
     pub fn spill(&self, unit: UnitId, list: ListId, blocks: &[NewBlock<'_>]) -> Result<()> {
-        let data: u32 = blocks.iter().map(|block| len_u32(block.stored.len()).next_multiple_of(crate::types::GRANULE)).sum();
+        let data: u32 =
+            blocks.iter().map(|block| len_u32(block.stored.len()).next_multiple_of(crate::types::GRANULE)).sum();
         let records = data_bytes(1) * len_u32(blocks.len());
         self.with_room(data, records, Claim::Data, |core| {
             let mut run: Vec<(u64, Location, u32)> = Vec::with_capacity(blocks.len());
             for new in blocks {
                 let place = core.writer.place(new.stored, new.kind);
                 core.state.zones.get_mut(place.zone()).shadow += place.footprint();
-                if let Some((old, _)) = core.spilled.entry(unit).or_default().insert((list, new.block), (place, new.checksum)) {
+                if let Some((old, _)) =
+                    core.spilled.entry(unit).or_default().insert((list, new.block), (place, new.checksum))
+                {
                     core.state.zones.get_mut(old.zone()).shadow -= old.footprint();
                 }
                 let joins = run.last().is_some_and(|(block, last, _)| *block + 1 == new.block && last.step(1) == place);
@@ -225,7 +247,8 @@ impl Run {
     /// Takes one more block; what does not join the run ends it first.
     pub fn push(&mut self, core: &mut Core, list: ListId, placed: Placed) {
         let count = len_u32(self.entries.len());
-        let joins = count > 0 && self.first + u64::from(count) == placed.block && self.place.step(count) == placed.place;
+        let joins =
+            count > 0 && self.first + u64::from(count) == placed.block && self.place.step(count) == placed.place;
         if !joins {
             self.end(core, list);
             self.first = placed.block;
@@ -259,7 +282,10 @@ impl Core {
         let meta = self.state.lists.get(&list).map(|list| &list.meta).filter(|meta| meta.state == ListState::There);
         let meta = meta.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("list {} was deleted", list.0)))?;
         if end > meta.blocks() {
-            return Err(Error::new(ErrorKind::OutOfRange, format!("block {} lies beyond the end of {}, which has {} blocks", end - 1, meta.name, meta.blocks())));
+            return Err(Error::new(
+                ErrorKind::OutOfRange,
+                format!("block {} lies beyond the end of {}, which has {} blocks", end - 1, meta.name, meta.blocks()),
+            ));
         }
         Ok(meta)
     }
@@ -300,7 +326,8 @@ impl Core {
                     }
                 }
                 if !freed.is_empty() {
-                    let freed = freed.into_iter().map(|(zone, (blocks, bytes))| Freed { zone, blocks, bytes }).collect();
+                    let freed =
+                        freed.into_iter().map(|(zone, (blocks, bytes))| Freed { zone, blocks, bytes }).collect();
                     records.push(Record::Discard { list, first: from, end: to, freed });
                 }
             }
@@ -315,12 +342,18 @@ impl Core {
     }
 
     /// Writes the Put records of blocks that lie in the log already, in order. `room` makes room for the next record.
-    pub fn put_placed(&mut self, list: ListId, blocks: impl Iterator<Item = Placed>, mut room: impl FnMut(&mut Core, u32)) {
+    pub fn put_placed(
+        &mut self,
+        list: ListId,
+        blocks: impl Iterator<Item = Placed>,
+        mut room: impl FnMut(&mut Core, u32),
+    ) {
         let most = self.entries_max();
         let mut run = Run::default();
         for placed in blocks {
             let count = len_u32(run.len());
-            let joins = count > 0 && run.first + u64::from(count) == placed.block && run.place.step(count) == placed.place;
+            let joins =
+                count > 0 && run.first + u64::from(count) == placed.block && run.place.step(count) == placed.place;
             if run.len() == most || (count > 0 && !joins) {
                 room(self, put_bytes(run.len()));
                 run.end(self, list);

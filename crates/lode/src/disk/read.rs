@@ -82,12 +82,22 @@ impl Inner {
             return None;
         }
         drop(core);
-        let cached = self.cache.as_ref()?.get(&place.0).filter(|cached| cached.checksum == checksum && cached.bytes.len() == into.len())?;
+        let cached = self
+            .cache
+            .as_ref()?
+            .get(&place.0)
+            .filter(|cached| cached.checksum == checksum && cached.bytes.len() == into.len())?;
         into.copy_from_slice(&cached.bytes);
         Some(Ok(()))
     }
 
-    fn sources(&self, list: ListId, block_bytes: u32, first: u64, into: &mut [u8]) -> std::result::Result<Vec<Source>, ColdLeaf> {
+    fn sources(
+        &self,
+        list: ListId,
+        block_bytes: u32,
+        first: u64,
+        into: &mut [u8],
+    ) -> std::result::Result<Vec<Source>, ColdLeaf> {
         let core = self.core.lock();
         let mut sources = Vec::with_capacity(into.len() / index(block_bytes));
         for (n, into) in into.chunks_mut(index(block_bytes)).enumerate() {
@@ -105,7 +115,9 @@ impl Inner {
     fn unchanged(&self, list: ListId, first: u64, sources: &[Source]) -> bool {
         let core = self.core.lock();
         sources.iter().enumerate().all(|(n, source)| match source {
-            Source::Medium(place, checksum) => matches!(core.state.lookup(list, first + len_u64(n)), Ok(Some(now)) if now == (*place, *checksum)),
+            Source::Medium(place, checksum) => {
+                matches!(core.state.lookup(list, first + len_u64(n)), Ok(Some(now)) if now == (*place, *checksum))
+            }
             _ => true,
         })
     }
@@ -117,7 +129,8 @@ impl Inner {
                 Source::Done => {}
                 Source::Sealed(sealed, place, checksum) => {
                     let stored = sealed.stored(*place).expect("found in this batch");
-                    unpack(stored, *place, *checksum, into).map_err(|problem| damaged(list, first + len_u64(n), *place, &problem))?;
+                    unpack(stored, *place, *checksum, into)
+                        .map_err(|problem| damaged(list, first + len_u64(n), *place, &problem))?;
                 }
                 Source::Medium(place, checksum) => {
                     let cached = self.cache.as_ref().and_then(|cache| cache.get(&place.0));
@@ -134,13 +147,24 @@ impl Inner {
         self.fetch_from_medium(list, block_bytes, first, &missing, into)
     }
 
-    fn fetch_from_medium(&self, list: ListId, block_bytes: u32, first: u64, missing: &[(usize, Location, u32)], into: &mut [u8]) -> Result<()> {
+    fn fetch_from_medium(
+        &self,
+        list: ListId,
+        block_bytes: u32,
+        first: u64,
+        missing: &[(usize, Location, u32)],
+        into: &mut [u8],
+    ) -> Result<()> {
         // Neighbours that are stored whole, one behind the other, are read in one go into where they belong.
         let mut runs: Vec<(usize, usize)> = Vec::new();
         for (at, (n, place, _)) in missing.iter().enumerate() {
             let joins = at > 0 && {
                 let (before_n, before, _) = missing[at - 1];
-                before_n + 1 == *n && is_whole(before, block_bytes) && is_whole(*place, block_bytes) && before.step(1) == *place && before.zone() == place.zone()
+                before_n + 1 == *n
+                    && is_whole(before, block_bytes)
+                    && is_whole(*place, block_bytes)
+                    && before.step(1) == *place
+                    && before.zone() == place.zone()
             };
             match runs.last_mut() {
                 Some(run) if joins => run.1 += 1,
@@ -175,7 +199,10 @@ impl Inner {
             for (n, place, checksum) in &missing[*at..at + count] {
                 let block = first + len_u64(*n);
                 if let Err(error) = &result {
-                    return Err(Error::media(format!("reading list {} block {block} at {place:?}", list.0), error.clone()));
+                    return Err(Error::media(
+                        format!("reading list {} block {block} at {place:?}", list.0),
+                        error.clone(),
+                    ));
                 }
                 let into = &mut into[n * index(block_bytes)..(n + 1) * index(block_bytes)];
                 if side.is_empty() {
@@ -199,7 +226,11 @@ impl Inner {
         let mut requests: Vec<ReadRequest<'_>> = places
             .iter()
             .zip(&mut buffers)
-            .map(|((place, _), buffer)| ReadRequest { at: Position { zone: ZoneId(place.zone()), offset: place.offset() }, into: buffer, result: Ok(()) })
+            .map(|((place, _), buffer)| ReadRequest {
+                at: Position { zone: ZoneId(place.zone()), offset: place.offset() },
+                into: buffer,
+                result: Ok(()),
+            })
             .collect();
         self.medium.read_many(&mut requests);
         let results: Vec<_> = requests.into_iter().map(|request| request.result).collect();
@@ -232,11 +263,20 @@ fn source(core: &Core, place: Location, checksum: u32, into: &mut [u8]) -> Sourc
 
 /// The error for a block that is not what it was when written.
 pub(crate) fn damaged(list: ListId, block: u64, place: Location, problem: &str) -> Error {
-    Error::corrupt(format!("list {} block {block} at {place:?}", list.0), "the bytes that were written", format!("others ({problem})"))
+    Error::corrupt(
+        format!("list {} block {block} at {place:?}", list.0),
+        "the bytes that were written",
+        format!("others ({problem})"),
+    )
 }
 
 /// Turns stored bytes into a block, after checking them.
-pub(crate) fn unpack(stored: &[u8], place: Location, checksum: u32, into: &mut [u8]) -> std::result::Result<(), String> {
+pub(crate) fn unpack(
+    stored: &[u8],
+    place: Location,
+    checksum: u32,
+    into: &mut [u8],
+) -> std::result::Result<(), String> {
     if crc(stored) != checksum {
         return Err("its checksum does not match".to_owned());
     }

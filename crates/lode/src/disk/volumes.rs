@@ -1,8 +1,8 @@
 //! Making, finding, resizing and deleting volumes.
 
 use super::Inner;
-use super::space::Claim;
 use super::options::{VolumeInfo, VolumeOptions};
+use super::space::Claim;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::records::{ListMeta, ListState, NAME_BYTES_MAX, Record};
 use crate::shape::Shape;
@@ -18,13 +18,21 @@ const LIST_RECORD: u32 = 320;
 pub(crate) fn check_size(shape: &Shape, bytes: u64, block_bytes: u32) -> Result<()> {
     let most = shape.blocks_max().saturating_mul(u64::from(block_bytes)).min(1 << 62);
     if bytes > most {
-        return Err(Error::new(ErrorKind::InvalidArgument, format!("a volume of {bytes} bytes is too large: at most {most} bytes in blocks of {block_bytes}")));
+        return Err(Error::new(
+            ErrorKind::InvalidArgument,
+            format!("a volume of {bytes} bytes is too large: at most {most} bytes in blocks of {block_bytes}"),
+        ));
     }
     Ok(())
 }
 
 fn check_name(name: &str) -> Result<()> {
-    let invalid = |what: &str| Err(Error::new(ErrorKind::InvalidArgument, format!("{what}: a volume's name has 1 to {NAME_BYTES_MAX} bytes, none of them a control character")));
+    let invalid = |what: &str| {
+        Err(Error::new(
+            ErrorKind::InvalidArgument,
+            format!("{what}: a volume's name has 1 to {NAME_BYTES_MAX} bytes, none of them a control character"),
+        ))
+    };
     if name.is_empty() {
         return invalid("an empty name");
     }
@@ -44,7 +52,10 @@ impl Inner {
         if !options.block_bytes.is_power_of_two() || !(BLOCK_BYTES_MIN..=most).contains(&options.block_bytes) {
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
-                format!("a block size of {} bytes: expected a power of two from {BLOCK_BYTES_MIN} to {most}", options.block_bytes),
+                format!(
+                    "a block size of {} bytes: expected a power of two from {BLOCK_BYTES_MIN} to {most}",
+                    options.block_bytes
+                ),
             ));
         }
         check_size(&self.shape, options.bytes, options.block_bytes)?;
@@ -69,14 +80,20 @@ impl Inner {
     pub fn find_volume(self: &Arc<Self>, name: &str) -> Result<Volume> {
         let core = self.core.lock();
         let list = core.state.names.get(name).and_then(|list| core.state.lists.get(list));
-        let meta = &list.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no volume named {name}")))?.meta;
+        let meta =
+            &list.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no volume named {name}")))?.meta;
         Ok(Volume::new(Arc::clone(self), meta.list, &meta.name, meta.block_bytes(), meta.compression))
     }
 
     pub fn list_volumes(&self) -> Result<Vec<VolumeInfo>> {
         let metas: Vec<ListMeta> = {
             let core = self.core.lock();
-            core.state.names.values().filter_map(|list| core.state.lists.get(list)).map(|list| list.meta.clone()).collect()
+            core.state
+                .names
+                .values()
+                .filter_map(|list| core.state.lists.get(list))
+                .map(|list| list.meta.clone())
+                .collect()
         };
         let mut volumes = Vec::new();
         for meta in metas {
@@ -126,7 +143,8 @@ impl Inner {
     pub fn delete_volume(&self, name: &str) -> Result<Lsn> {
         let deleted = self.with_room(0, LIST_RECORD, Claim::Urgent, |core| {
             let list = core.state.names.get(name).and_then(|list| core.state.lists.get(list));
-            let meta = &list.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no volume named {name}")))?.meta;
+            let meta =
+                &list.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no volume named {name}")))?.meta;
             let gone = Record::List(ListMeta { state: ListState::Draining, ..meta.clone() });
             core.write_record(&gone);
             Ok(core.writer.lsn)

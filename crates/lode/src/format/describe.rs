@@ -7,7 +7,11 @@ type Fields = &'static [(usize, &'static str, &'static str, &'static [&'static s
 
 fn table(into: &mut String, name: &str, size: usize, about: &[&str], fields: Fields) {
     let lines: Vec<&str> = about.iter().map(|line| line.trim()).collect();
-    let _ = write!(into, "\n### {name} ({size} bytes)\n\n{}\n\n| offset | field | type | meaning |\n|---:|---|---|---|\n", lines.join(" "));
+    let _ = write!(
+        into,
+        "\n### {name} ({size} bytes)\n\n{}\n\n| offset | field | type | meaning |\n|---:|---|---|---|\n",
+        lines.join(" ")
+    );
     for (offset, field, ty, doc) in fields {
         let meaning: Vec<&str> = doc.iter().map(|line| line.trim()).collect();
         let _ = writeln!(into, "| {offset} | `{field}` | {ty} | {} |", meaning.join(" "));

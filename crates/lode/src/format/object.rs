@@ -97,7 +97,8 @@ pub(crate) fn encode(kind: u32, leaves: &[(u32, Vec<u8>)]) -> (Vec<u8>, u32) {
     ObjectHead { kind, leaves: len_u32(leaves.len()), index: len_u32(index_bytes), reserved: 0 }.push_to(&mut bytes);
     let mut offset = index_bytes;
     for (leaf, page) in leaves {
-        ObjectLeaf { leaf: *leaf, offset: len_u32(offset), bytes: len_u32(page.len()), checksum: crc(page) }.push_to(&mut bytes);
+        ObjectLeaf { leaf: *leaf, offset: len_u32(offset), bytes: len_u32(page.len()), checksum: crc(page) }
+            .push_to(&mut bytes);
         offset += page.len();
     }
     let checksum = crc(&bytes);

@@ -285,7 +285,14 @@ pub(crate) fn encode_put(list: ListId, first: u64, place: Location, entries: &[(
 }
 
 /// Appends a Put of one block: the hottest path of all.
-pub(crate) fn encode_one_put(list: ListId, block: u64, place: Location, old: Location, checksum: u32, into: &mut Vec<u8>) {
+pub(crate) fn encode_one_put(
+    list: ListId,
+    block: u64,
+    place: Location,
+    old: Location,
+    checksum: u32,
+    into: &mut Vec<u8>,
+) {
     const BYTES: usize = RecordHead::SIZE + Put::SIZE + PutEntry::SIZE;
     let mut bytes = [0; BYTES];
     RecordHead { kind: 1, length: len_u32(BYTES), ..RecordHead::default() }.encode(&mut bytes[..8]);
@@ -295,7 +302,14 @@ pub(crate) fn encode_one_put(list: ListId, block: u64, place: Location, old: Loc
 }
 
 /// Appends a Data.
-pub(crate) fn encode_data(list: ListId, first: u64, place: Location, checksums: &[u32], unit: UnitId, into: &mut Vec<u8>) {
+pub(crate) fn encode_data(
+    list: ListId,
+    first: u64,
+    place: Location,
+    checksums: &[u32],
+    unit: UnitId,
+    into: &mut Vec<u8>,
+) {
     let at = begin(5, into);
     Data { list: list.0, count: len_u32(checksums.len()), first, place: place.0, unit: unit.0 }.push_to(into);
     for checksum in checksums {
@@ -308,7 +322,9 @@ impl Record {
     pub fn encode(&self, into: &mut Vec<u8>) {
         match self {
             Record::Put { list, first, place, entries } => encode_put(*list, *first, *place, entries, into),
-            Record::Data { list, first, place, checksums, unit } => encode_data(*list, *first, *place, checksums, *unit, into),
+            Record::Data { list, first, place, checksums, unit } => {
+                encode_data(*list, *first, *place, checksums, *unit, into)
+            }
             Record::Discard { list, first, end, freed } => {
                 let at = begin(2, into);
                 Discard { list: list.0, freed: len_u32(freed.len()), first: *first, end: *end }.push_to(into);
@@ -390,7 +406,13 @@ impl Record {
                     checksums.push(body.int()?);
                 }
                 data.first.checked_add(len_u64(count))?;
-                Record::Data { list: ListId(data.list), first: data.first, place: Location(data.place), checksums, unit: UnitId(data.unit) }
+                Record::Data {
+                    list: ListId(data.list),
+                    first: data.first,
+                    place: Location(data.place),
+                    checksums,
+                    unit: UnitId(data.unit),
+                }
             }
             6 => {
                 let commit = Commit::decode(body.take(Commit::SIZE)?);
@@ -413,5 +435,8 @@ impl Record {
 /// Whether every place of a run of `count` blocks from `place` lies within a zone of this size, in a kind that is known.
 pub(crate) fn run_fits(place: Location, count: usize, zones: u32, zone_bytes: u32) -> bool {
     let end = u64::from(place.offset()) + u64::from(place.footprint()) * len_u64(count);
-    !place.is_none() && place.zone() < zones && end <= u64::from(zone_bytes) && matches!(place.kind(), Some(Kind::Raw | Kind::Lz4))
+    !place.is_none()
+        && place.zone() < zones
+        && end <= u64::from(zone_bytes)
+        && matches!(place.kind(), Some(Kind::Raw | Kind::Lz4))
 }

@@ -78,7 +78,8 @@ pub(crate) struct RootImage {
 impl RootImage {
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        Root { segments: len_u32(self.segments.len()), pages: len_u32(self.pages.len()), ..self.root }.push_to(&mut bytes);
+        Root { segments: len_u32(self.segments.len()), pages: len_u32(self.pages.len()), ..self.root }
+            .push_to(&mut bytes);
         for segment in &self.segments {
             segment.push_to(&mut bytes);
         }

@@ -23,8 +23,6 @@ pub(crate) struct Batch {
     pub count: u32,
     pub continues: bool,
     pub records: Vec<u8>,
-    /// From its own header; none if it was read from a footer.
-    pub durable: Option<Sequence>,
     pub next: [u32; 2],
 }
 
@@ -69,8 +67,15 @@ impl Reader<'_> {
 
     /// The header at the start of `bytes`, if it is valid but for its segment (R7 without the epoch chain).
     /// Says why not, for people.
-    pub fn header(&self, bytes: &[u8], zone: u32, offset: u32) -> std::result::Result<(Header, BatchKind), &'static str> {
-        let Some(fixed) = bytes.get(..Header::SIZE) else { return Err("a header does not fit in what is left of the zone") };
+    pub fn header(
+        &self,
+        bytes: &[u8],
+        zone: u32,
+        offset: u32,
+    ) -> std::result::Result<(Header, BatchKind), &'static str> {
+        let Some(fixed) = bytes.get(..Header::SIZE) else {
+            return Err("a header does not fit in what is left of the zone");
+        };
         let header = Header::decode(fixed);
         if header.magic != MAGIC {
             return Err("no header");
@@ -89,7 +94,9 @@ impl Reader<'_> {
         }
         let Some(kind) = BatchKind::from_code(header.kind) else { return Err("a header of unknown kind") };
         let (in_head, in_tail) = header.record_ranges();
-        let (Some(head), Some(tail)) = (bytes.get(in_head), bytes.get(in_tail)) else { return Err("a batch that is cut off") };
+        let (Some(head), Some(tail)) = (bytes.get(in_head), bytes.get(in_tail)) else {
+            return Err("a batch that is cut off");
+        };
         if header.seal(&[head, tail]) != header.checksum {
             return Err("a header whose checksum does not match");
         }
@@ -109,7 +116,6 @@ impl Reader<'_> {
             count: header.count,
             continues: header.flags & FLAG_CONTINUES != 0,
             records,
-            durable: Some(Sequence(header.durable)),
             next: [header.next_a, header.next_b],
         }
     }
@@ -123,8 +129,10 @@ impl Reader<'_> {
             return Ok(None);
         }
         let trailer = Trailer::decode(&tail[tail_bytes - Trailer::SIZE..]);
-        let fits = u64::from(trailer.footer) + u64::from(trailer.total) == u64::from(self.shape.zone_bytes) && index(trailer.total) >= Header::SIZE;
-        if trailer.magic != TRAILER_MAGIC || trailer.checksum != trailer.seal() || trailer.segment != segment.0 || !fits {
+        let fits = u64::from(trailer.footer) + u64::from(trailer.total) == u64::from(self.shape.zone_bytes)
+            && index(trailer.total) >= Header::SIZE;
+        if trailer.magic != TRAILER_MAGIC || trailer.checksum != trailer.seal() || trailer.segment != segment.0 || !fits
+        {
             return Ok(None);
         }
         let whole;
@@ -165,15 +173,29 @@ impl Reader<'_> {
             scanned.end += header.total;
             sequence = sequence.next();
         }
-        self.look_beyond(bytes, zone, scanned.end, |header| header.segment == segment.0 && header.sequence >= sequence.0, &mut scanned);
+        self.look_beyond(
+            bytes,
+            zone,
+            scanned.end,
+            |header| header.segment == segment.0 && header.sequence >= sequence.0,
+            &mut scanned,
+        );
         scanned
     }
 
     /// Looks at every alignment from `from` on for valid headers that `of_interest` admits.
-    pub fn look_beyond(&self, bytes: &[u8], zone: u32, from: u32, of_interest: impl Fn(&Header) -> bool, scanned: &mut Scanned) {
+    pub fn look_beyond(
+        &self,
+        bytes: &[u8],
+        zone: u32,
+        from: u32,
+        of_interest: impl Fn(&Header) -> bool,
+        scanned: &mut Scanned,
+    ) {
         let mut offset = from;
         while offset < self.shape.zone_bytes {
-            if let Ok((header, BatchKind::Main | BatchKind::Footer)) = self.header(&bytes[index(offset)..], zone, offset)
+            if let Ok((header, BatchKind::Main | BatchKind::Footer)) =
+                self.header(&bytes[index(offset)..], zone, offset)
                 && of_interest(&header)
             {
                 scanned.witness = scanned.witness.max(Sequence(header.durable));
@@ -194,14 +216,17 @@ impl Reader<'_> {
                 Record::Data { place, checksums, .. } => (*place, checksums.clone()),
                 _ => continue,
             };
-            let within = place.zone() == zone && place.offset() >= batch.offset && place.offset() < batch.offset + batch.total;
+            let within =
+                place.zone() == zone && place.offset() >= batch.offset && place.offset() < batch.offset + batch.total;
             if !within {
                 continue;
             }
             let mut at = place;
             for checksum in checksums {
                 let start = index(at.offset());
-                let stored = bytes.get(start..start + index(at.stored())).ok_or_else(|| "a block that reaches beyond its zone".to_owned())?;
+                let stored = bytes
+                    .get(start..start + index(at.stored()))
+                    .ok_or_else(|| "a block that reaches beyond its zone".to_owned())?;
                 if crc(stored) != checksum {
                     return Err(format!("the block at offset {start} does not match its checksum"));
                 }
@@ -228,7 +253,6 @@ fn entries(footer: &Batch) -> Option<Vec<Batch>> {
             count: entry.count,
             continues: entry.flags & u32::from(FLAG_CONTINUES) != 0,
             records,
-            durable: None,
             next: footer.next,
         });
     }

@@ -41,7 +41,14 @@ impl Side {
     }
 
     /// Builds the next batch. It must fit.
-    pub fn build(&mut self, shape: &Shape, disk: u128, data: &[u8], records: &[u8], count: u32) -> (Position, AlignedBuffer) {
+    pub fn build(
+        &mut self,
+        shape: &Shape,
+        disk: u128,
+        data: &[u8],
+        records: &[u8],
+        count: u32,
+    ) -> (Position, AlignedBuffer) {
         let zone = self.zone.expect("it fits, so there is a zone");
         let content = Header::content_bytes(shape.head, len_u32(data.len()), len_u32(records.len()));
         let total = u32::try_from(content).expect("within a zone").next_multiple_of(shape.align);

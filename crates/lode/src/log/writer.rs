@@ -10,11 +10,11 @@
 //! batches are so. W3 each header names the next two zones, already erased (R11); fewer only while the keeper works with the last free ones. W4 a segment always has room for its
 //! footer. This file decides nothing about space and does no I/O.
 
-use crate::format::header::{BatchKind, FLAG_CONTINUES, FooterEntry, Header, MAGIC, NO_ZONE, TRAILER_MAGIC, Trailer};
-use crate::format::root::RootSegment;
 use crate::format::VERSION;
 #[cfg(test)]
 use crate::format::crc;
+use crate::format::header::{BatchKind, FLAG_CONTINUES, FooterEntry, Header, MAGIC, NO_ZONE, TRAILER_MAGIC, Trailer};
+use crate::format::root::RootSegment;
 use crate::shape::Shape;
 use crate::types::{Kind, Location, Lsn, SegmentId, Sequence, index, len_u32};
 use lode_media::{AlignedBuffer, Position, ZoneId};
@@ -27,9 +27,6 @@ pub(crate) struct Sealed {
     pub zone: u32,
     pub offset: u32,
     pub total: u32,
-    /// Everything below this record counts once this batch is durable: its own, if no operation goes on behind it.
-    pub counts_to: Option<Lsn>,
-    pub footer: bool,
     pub buffer: AlignedBuffer,
 }
 
@@ -45,7 +42,8 @@ impl Sealed {
     /// The stored bytes of a place inside of this batch.
     pub fn stored(&self, place: Location) -> Option<&[u8]> {
         let start = place.offset().checked_sub(self.offset)?;
-        (place.zone() == self.zone && start < self.total).then(|| &self.buffer[index(start)..index(start + place.stored())])
+        (place.zone() == self.zone && start < self.total)
+            .then(|| &self.buffer[index(start)..index(start + place.stored())])
     }
 }
 
@@ -62,7 +60,6 @@ struct Segment {
     id: SegmentId,
     offset: u32,
     entries: Vec<u8>,
-    first: bool,
 }
 
 /// Why there is no room for what shall be written.
@@ -112,7 +109,14 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub fn new(shape: Shape, disk: u128, epoch: u64, sequence: Sequence, lsn: Lsn, segments: VecDeque<RootSegment>) -> Writer {
+    pub fn new(
+        shape: Shape,
+        disk: u128,
+        epoch: u64,
+        sequence: Sequence,
+        lsn: Lsn,
+        segments: VecDeque<RootSegment>,
+    ) -> Writer {
         Writer {
             shape,
             disk,
@@ -146,11 +150,6 @@ impl Writer {
         SegmentId::new(self.epoch, self.counter)
     }
 
-    /// The zone that is being filled.
-    pub fn current_zone(&self) -> Option<u32> {
-        self.segment.as_ref().map(|segment| segment.zone)
-    }
-
     fn footer_total(&self, entries: u32) -> u32 {
         (len_u32(Header::SIZE + Trailer::SIZE) + entries).max(self.shape.head).next_multiple_of(self.shape.align)
     }
@@ -159,7 +158,8 @@ impl Writer {
     fn fits(&self, offset: u32, entries: u32, data: u32, records: u32) -> bool {
         let total = Header::content_bytes(self.shape.head, data, records).next_multiple_of(u64::from(self.shape.align));
         let footer = self.footer_total(entries + len_u32(FooterEntry::SIZE) + records);
-        total <= u64::from(self.shape.batch_bytes) && u64::from(offset) + total + u64::from(footer) <= u64::from(self.shape.zone_bytes)
+        total <= u64::from(self.shape.batch_bytes)
+            && u64::from(offset) + total + u64::from(footer) <= u64::from(self.shape.zone_bytes)
     }
 
     /// Makes sure that the open batch has room for so much more, sealing batches and segments as needed.
@@ -167,7 +167,12 @@ impl Writer {
     /// With fewer than `ready_min` zones ready no segment is opened.
     pub fn make_room(&mut self, data: u32, records: u32, continues: bool, ready_min: usize) -> Result<(), Lacking> {
         if let (Some(open), Some(segment)) = (&self.open, &self.segment)
-            && self.fits(segment.offset, len_u32(segment.entries.len()), open.data + data, len_u32(open.records.len()) + records)
+            && self.fits(
+                segment.offset,
+                len_u32(segment.entries.len()),
+                open.data + data,
+                len_u32(open.records.len()) + records,
+            )
         {
             return Ok(());
         }
@@ -192,7 +197,10 @@ impl Writer {
             self.open_segment();
         }
         let segment = self.segment.as_ref().expect("opened above");
-        assert!(self.fits(segment.offset, len_u32(segment.entries.len()), data, records), "W4: {data} bytes of data and {records} of records do not fit in an empty batch");
+        assert!(
+            self.fits(segment.offset, len_u32(segment.entries.len()), data, records),
+            "W4: {data} bytes of data and {records} of records do not fit in an empty batch"
+        );
         let buffer = self.pool.pop().unwrap_or_else(|| AlignedBuffer::new(index(self.shape.batch_bytes)));
         self.open = Some(Open { buffer, data: 0, records: Vec::with_capacity(4096), count: 0, first_lsn: self.lsn });
         Ok(())
@@ -201,9 +209,15 @@ impl Writer {
     fn open_segment(&mut self) {
         let zone = self.ready.pop_front().expect("checked by the caller");
         let id = self.next_segment();
-        self.segments.push_back(RootSegment { zone, segment: id.0, first: self.sequence.0, end: u64::MAX, first_lsn: self.lsn.0 });
+        self.segments.push_back(RootSegment {
+            zone,
+            segment: id.0,
+            first: self.sequence.0,
+            end: u64::MAX,
+            first_lsn: self.lsn.0,
+        });
         self.opened_zones.push((zone, id));
-        self.segment = Some(Segment { zone, id, offset: 0, entries: Vec::new(), first: true });
+        self.segment = Some(Segment { zone, id, offset: 0, entries: Vec::new() });
     }
 
     /// Copies stored bytes into the open batch and says where they lie now (W1). Room was made before.
@@ -230,12 +244,17 @@ impl Writer {
         lsn
     }
 
-    /// Whether records wait in the open batch.
-    pub fn has_open_records(&self) -> bool {
-        self.open.as_ref().is_some_and(|open| open.count > 0)
-    }
-
-    fn header(&self, kind: BatchKind, segment: &Segment, total: u32, data: u32, records: u32, count: u32, first_lsn: Lsn, flags: u8) -> Header {
+    fn header(
+        &self,
+        kind: BatchKind,
+        segment: &Segment,
+        total: u32,
+        data: u32,
+        records: u32,
+        count: u32,
+        first_lsn: Lsn,
+        flags: u8,
+    ) -> Header {
         Header {
             magic: MAGIC,
             version: VERSION,
@@ -271,7 +290,8 @@ impl Writer {
         let content = Header::content_bytes(self.shape.head, open.data, records);
         let total = u32::try_from(content).expect("within a zone").next_multiple_of(self.shape.align);
         let flags = if continues { FLAG_CONTINUES } else { 0 };
-        let mut header = self.header(BatchKind::Main, &segment, total, open.data, records, open.count, open.first_lsn, flags);
+        let mut header =
+            self.header(BatchKind::Main, &segment, total, open.data, records, open.count, open.first_lsn, flags);
         header.checksum = header.seal(&[&open.records]);
         header.encode(&mut open.buffer[..Header::SIZE]);
         let (in_head, in_tail) = header.record_ranges();
@@ -292,14 +312,14 @@ impl Writer {
         }
         .push_to(&mut segment.entries);
         segment.entries.extend_from_slice(&open.records);
-        self.push(&segment, total, open.buffer, (!continues).then_some(self.lsn), false);
+        self.push(&segment, total, open.buffer, (!continues).then_some(self.lsn));
         segment.offset += total;
-        segment.first = false;
         self.segment = Some(segment);
     }
 
-    fn push(&mut self, segment: &Segment, total: u32, buffer: AlignedBuffer, counts_to: Option<Lsn>, footer: bool) {
-        let sealed = Sealed { sequence: self.sequence, zone: segment.zone, offset: segment.offset, total, counts_to, footer, buffer };
+    /// `counts_to`: every record below it counts once this batch is durable; none if the operation goes on behind it.
+    fn push(&mut self, segment: &Segment, total: u32, buffer: AlignedBuffer, counts_to: Option<Lsn>) {
+        let sealed = Sealed { sequence: self.sequence, zone: segment.zone, offset: segment.offset, total, buffer };
         self.unsynced.push_back((sealed.sequence, counts_to));
         self.queue.push_back(Arc::new(sealed));
         self.sequence = self.sequence.next();
@@ -315,13 +335,20 @@ impl Writer {
         let flags = if continues { FLAG_CONTINUES } else { 0 };
         let mut header = self.header(BatchKind::Footer, &segment, total, 0, records, 0, self.lsn, flags);
         header.checksum = header.seal(&[&segment.entries]);
-        let mut trailer = Trailer { magic: TRAILER_MAGIC, footer: segment.offset, segment: segment.id.0, total, reserved: 0, checksum: 0 };
+        let mut trailer = Trailer {
+            magic: TRAILER_MAGIC,
+            footer: segment.offset,
+            segment: segment.id.0,
+            total,
+            reserved: 0,
+            checksum: 0,
+        };
         trailer.checksum = trailer.seal();
         let mut buffer = AlignedBuffer::new(index(total));
         header.encode(&mut buffer[..Header::SIZE]);
         buffer[Header::SIZE..Header::SIZE + segment.entries.len()].copy_from_slice(&segment.entries);
         trailer.encode(&mut buffer[index(total) - Trailer::SIZE..]);
-        self.push(&segment, total, buffer, (!continues).then_some(self.lsn), true);
+        self.push(&segment, total, buffer, (!continues).then_some(self.lsn));
         self.sealed_zones.push((segment.zone, self.lsn));
         self.wants_sync = true;
     }
@@ -341,7 +368,12 @@ impl Writer {
     pub fn finish_batch(&mut self, sealed: Arc<Sealed>) {
         self.in_flight.retain(|other| other.sequence != sealed.sequence);
         self.waiting_bytes -= u64::from(sealed.total);
-        let first_waiting = self.in_flight.iter().map(|batch| batch.sequence).chain(self.queue.front().map(|batch| batch.sequence)).min();
+        let first_waiting = self
+            .in_flight
+            .iter()
+            .map(|batch| batch.sequence)
+            .chain(self.queue.front().map(|batch| batch.sequence))
+            .min();
         self.appended = first_waiting.unwrap_or(self.sequence);
         for (sequence, counts_to) in &self.unsynced {
             if *sequence >= self.appended {

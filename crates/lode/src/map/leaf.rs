@@ -110,10 +110,12 @@ impl Leaf {
 
     /// The blocks that changed since the last [`Leaf::forget_changes`], in order.
     pub fn changes(&self) -> impl Iterator<Item = (u32, Location, u32)> + '_ {
-        (0..len_u32(self.changed.len() * 64)).filter(|at| self.changed[*at as usize / 64] >> (at % 64) & 1 == 1).map(|at| {
-            let (place, checksum) = self.get(at).unwrap_or_default();
-            (at, place, checksum)
-        })
+        (0..len_u32(self.changed.len() * 64)).filter(|at| self.changed[*at as usize / 64] >> (at % 64) & 1 == 1).map(
+            |at| {
+                let (place, checksum) = self.get(at).unwrap_or_default();
+                (at, place, checksum)
+            },
+        )
     }
 
     /// Whether anything changed.

@@ -84,13 +84,22 @@ impl MapSection {
 
     /// Which leaves are there, as bits.
     pub fn leaf_bits(&self) -> u64 {
-        self.slots.iter().enumerate().filter(|(_, slot)| !matches!(slot, Slot::Absent)).fold(0, |bits, (n, _)| bits | (1 << n))
+        self.slots
+            .iter()
+            .enumerate()
+            .filter(|(_, slot)| !matches!(slot, Slot::Absent))
+            .fold(0, |bits, (n, _)| bits | (1 << n))
     }
 
     /// Memory that it takes, about.
     pub fn memory(&self) -> usize {
-        let leaves: usize = self.slots.iter().map(|slot| if let Slot::Loaded(leaf) = slot { leaf.memory() } else { 0 }).sum();
+        let leaves: usize =
+            self.slots.iter().map(|slot| if let Slot::Loaded(leaf) = slot { leaf.memory() } else { 0 }).sum();
         let pending: usize = self.pending.values().map(|changes| changes.capacity() * size_of::<Pending>() + 48).sum();
-        size_of::<MapSection>() + self.slots.capacity() * size_of::<Slot>() + leaves + pending + self.meta.deltas.capacity() * size_of::<ObjectRef>()
+        size_of::<MapSection>()
+            + self.slots.capacity() * size_of::<Slot>()
+            + leaves
+            + pending
+            + self.meta.deltas.capacity() * size_of::<ObjectRef>()
     }
 }

@@ -24,7 +24,11 @@ fn what_is_written_is_read_before_and_after_reopening() {
         let disk = Disk::open(medium.clone(), &options).unwrap();
         let volume = disk.create_volume("v", &VolumeOptions { bytes: 8 << 20, ..Default::default() }).unwrap();
         let mut twin = vec![0u8; 8 << 20];
-        for (n, (offset, len)) in [(0, 4096), (4096, 8192), (5000, 100), (1 << 20, 3 << 20), (100, 70_000), (6_000_001, 1_000_003)].into_iter().enumerate() {
+        for (n, (offset, len)) in
+            [(0, 4096), (4096, 8192), (5000, 100), (1 << 20, 3 << 20), (100, 70_000), (6_000_001, 1_000_003)]
+                .into_iter()
+                .enumerate()
+        {
             let data = filled(len, u8::try_from(n).unwrap());
             volume.write_at(offset, &data).unwrap();
             twin[usize::try_from(offset).unwrap()..][..len].copy_from_slice(&data);
@@ -54,7 +58,9 @@ fn what_is_written_is_read_before_and_after_reopening() {
 #[test]
 fn a_unit_is_seen_by_nobody_until_it_commits() {
     let disk = Disk::open(medium(64, 1 << 20, 4096), &quiet()).unwrap();
-    let volume = disk.create_volume("v", &VolumeOptions { bytes: 1 << 20, compression: Compression::Lz4, ..Default::default() }).unwrap();
+    let volume = disk
+        .create_volume("v", &VolumeOptions { bytes: 1 << 20, compression: Compression::Lz4, ..Default::default() })
+        .unwrap();
     let mut a = disk.begin().unwrap();
     let mut b = disk.begin().unwrap();
     a.write_at(&volume, 10, b"aaaa").unwrap();

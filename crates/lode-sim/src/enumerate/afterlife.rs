@@ -1,0 +1,127 @@
+//! The life after a crash: two writes with a flush between, a kill, another opening.
+
+use crate::content::{content_hash, difference};
+use crate::crash::CrashImage;
+use crate::model::Model;
+use crate::recording::{Allowed, History};
+use crate::rng::mix;
+use crate::run::open_options;
+use crate::script::{Fill, Script, data};
+use crate::trace::TraceOp;
+use lode::{Disk, ErrorKind, Lsn, Survive};
+use lode_media::Medium;
+use std::sync::Arc;
+
+/// What that life did.
+pub(super) struct Afterlife {
+    /// The state that the first crash left.
+    pub(super) state: usize,
+    /// What was written, by recovery and after it.
+    pub(super) ops: Vec<TraceOp>,
+    /// Where recovery ended.
+    opened: usize,
+    /// Where the flush had returned, and what it returned.
+    flushed: usize,
+    anchor: Lsn,
+    /// After the opening, after the first write, after the second.
+    history: History,
+}
+
+/// What a second crash may leave.
+pub(super) struct AllowedAgain {
+    history: History,
+    flushed: usize,
+    anchor: Option<Lsn>,
+}
+
+impl AllowedAgain {
+    pub(super) fn borrowed(&self) -> Allowed<'_> {
+        let appended = self.history.states.len() - 1;
+        Allowed { history: &self.history, flushed: self.flushed, kept: self.flushed, appended, anchor: self.anchor }
+    }
+}
+
+impl Afterlife {
+    /// What a crash behind the first `cut` operations may leave, `before` being allowed at the first crash.
+    pub(super) fn allowed(&self, cut: usize, before: &Allowed<'_>) -> AllowedAgain {
+        if cut >= self.flushed {
+            return AllowedAgain { history: self.history.clone(), flushed: 1, anchor: Some(self.anchor) };
+        }
+        let last = if cut < self.opened { before.appended } else { self.state };
+        let mut states = before.history.states[before.flushed..=last].to_vec();
+        let mut hashes = before.history.hashes[before.flushed..=last].to_vec();
+        if cut >= self.opened {
+            states.extend(self.history.states[1..].iter().cloned());
+            hashes.extend(&self.history.hashes[1..]);
+        }
+        AllowedAgain { history: History { states, hashes }, flushed: 0, anchor: before.anchor }
+    }
+}
+
+/// Writes, flushes, writes, drops the disk and opens it again.
+pub(super) fn live_on(
+    image: &Arc<CrashImage>,
+    script: &Script,
+    disk: Disk,
+    allowed: &Allowed<'_>,
+    state: usize,
+    salt: u64,
+) -> Result<Afterlife, String> {
+    let opened = image.recorded();
+    let mut model = Model::of(&allowed.history.states[state]);
+    let failed = |what: &str, error: lode::Error| format!("after recovery {what}: {error} ({:?})", error.kind());
+    change(&disk, &mut model, script, mix(salt, 1)).map_err(|error| failed("a write", error))?;
+    let anchor = disk.flush(Survive::Power).map_err(|error| failed("a flush", error))?;
+    let flushed = image.recorded();
+    change(&disk, &mut model, script, mix(salt, 2)).map_err(|error| failed("a write", error))?;
+    disk.flush(Survive::Process).map_err(|error| failed("a flush to the process", error))?;
+    let ops = image.ops();
+    drop(disk);
+    let medium: Arc<dyn Medium> = Arc::clone(image) as Arc<dyn Medium>;
+    let disk =
+        Disk::open(medium, &open_options(script, Some(anchor))).map_err(|error| failed("opening again", error))?;
+    let hash = content_hash(&disk).map_err(|error| failed("a read", error))?;
+    if Some(&hash) != model.hashes().last() {
+        return Err(format!("after recovery, two writes and a kill: {}", difference(&disk, model.now())));
+    }
+    if let Some(violation) = image.violations().first() {
+        return Err(format!("the engine broke the medium's contract after recovery: {violation}"));
+    }
+    Ok(Afterlife { state, ops, opened, flushed, anchor, history: History::of(&model) })
+}
+
+/// Writes over the start of the first volume that is large enough, or makes a volume.
+fn change(disk: &Disk, model: &mut Model, script: &Script, salt: u64) -> lode::Result<()> {
+    let found = model.now().volumes.iter().find(|(_, volume)| volume.bytes > 0);
+    let found = found.map(|(name, volume)| (name.clone(), volume.bytes.min(u64::from(volume.block_bytes) + 5)));
+    let result = match &found {
+        Some((name, bytes)) => {
+            let data = data(mix(script.id.seed(), salt), 0, *bytes, Fill::Noise);
+            let result = disk.volume(name)?.write_at(0, &data);
+            if result.is_ok() {
+                model.write(name, 0, &data);
+            }
+            result.map(|_| ())
+        }
+        None => {
+            let name = format!("after{}", model.now().volumes.len());
+            let compression = lode::Compression::None;
+            let result = disk.create_volume(&name, &lode::VolumeOptions { bytes: 640, block_bytes: 64, compression });
+            if result.is_ok() {
+                model.create(&name, 640, 64, false);
+            }
+            result.map(|_| ())
+        }
+    };
+    match result {
+        Err(error) if error.kind() == ErrorKind::Full => {
+            // The state stays as it is: the history gets it once more.
+            let same = model.now().volumes.keys().next().cloned();
+            if let Some(name) = same {
+                model.discard(&name, 0, 0);
+            }
+            Ok(())
+        }
+        result => result,
+    }
+}

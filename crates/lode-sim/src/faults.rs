@@ -1,0 +1,365 @@
+//! Scripts on media that fail: every read gives right data or an error that names the damage, and nothing is lost that
+//! a flush covered, unless an error says so.
+//!
+//! * [`Kind::Cuts`]: the power is cut again and again in one long life.
+//! * [`Kind::Failing`]: an append, erase, sync or read fails, once or for ever. After a failed append or sync the disk
+//!   reports no later flush as done (P8). After a power cut it opens with a legal prefix.
+//! * [`Kind::Rot`]: bits flip and sectors become unreadable where they durably lie. Damage of one sector never keeps
+//!   the disk from opening (R25). Scrub names exactly the live blocks that cannot be read.
+//! * [`Kind::Misdirected`]: appends land at a wrong place.
+//! * [`Kind::Flips`]: reads go wrong once; the next read of the same place is right, and nothing wrong was copied.
+
+use crate::enumerate::{Counts, Finding, Replay, guarded};
+use crate::model::State;
+use crate::rng::{Rng, index, narrow};
+use crate::run::{Run, Stop, open_options};
+use crate::script::{Script, ScriptId};
+use crate::workload::script;
+use lode::{Disk, ErrorKind, Survive};
+use lode_media::fault::{FaultMedium, FaultPlan, FaultPoint, Lasting};
+use lode_media::ram::RamMedium;
+use lode_media::{Medium, Position, ZoneId};
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+type Faulty = Arc<FaultMedium<RamMedium>>;
+
+/// What goes wrong in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Power cuts.
+    Cuts,
+    /// Calls that fail.
+    Failing,
+    /// Bits that rot, sectors that become unreadable.
+    Rot,
+    /// Appends written elsewhere.
+    Misdirected,
+    /// Reads that go wrong once.
+    Flips,
+}
+
+/// The kind that a seed stands for.
+pub fn kind(seed: u64) -> Kind {
+    let kinds = [Kind::Cuts, Kind::Failing, Kind::Rot, Kind::Misdirected, Kind::Flips];
+    *Rng::new(ScriptId::Faults(seed).seed() ^ 0xFA).pick(&kinds)
+}
+
+/// Runs the script of a seed on its failing medium.
+pub fn fail(seed: u64) -> Result<Counts, Box<Finding>> {
+    let id = ScriptId::Faults(seed);
+    let mut script = script(id);
+    // What a cache holds hides what the medium does.
+    script.options.cache_bytes = 0;
+    let rng = Rng::new(id.seed() ^ 0xFAFA);
+    let mut counts = Counts { fault_runs: 1, ..Counts::default() };
+    let done = guarded(|| {
+        let mut failing = Failing { script: &script, rng, faults: 0 };
+        let result = match kind(seed) {
+            Kind::Cuts => failing.cuts(),
+            Kind::Failing => failing.failing(),
+            Kind::Rot => failing.rot(),
+            Kind::Misdirected => failing.misdirected(),
+            Kind::Flips => failing.flips(),
+        };
+        counts.faults = failing.faults;
+        result
+    });
+    counts.ops = script.ops.len().try_into().unwrap_or(0);
+    let replay = Replay { script: id, cut: None, choices: Vec::new(), second: None };
+    let finding = |words| Finding { replay, words: format!("{:?}: {words}", kind(seed)), counts, story: Vec::new() };
+    done.map(|()| counts).map_err(|words| Box::new(finding(words)))
+}
+
+struct Failing<'a> {
+    script: &'a Script,
+    rng: Rng,
+    faults: u64,
+}
+
+/// In words, why a run stopped.
+fn words(stop: Stop) -> String {
+    match stop {
+        Stop::Finding(words) => words,
+        Stop::Refused(error) => format!("refused: {error} ({:?})", error.kind()),
+    }
+}
+
+impl Failing<'_> {
+    fn medium(&mut self) -> Faulty {
+        let mut plan = FaultPlan::new(self.rng.word());
+        plan.drop_per_mille = *self.rng.pick(&[0, 250, 900]);
+        plan.tear_per_mille = *self.rng.pick(&[0, 500, 1000]);
+        plan.sync_loss_per_mille = *self.rng.pick(&[0, 500, 1000]);
+        Arc::new(FaultMedium::new(RamMedium::new(self.script.geometry), plan))
+    }
+
+    fn cuts(&mut self) -> Result<(), String> {
+        let medium = self.medium();
+        let mut run = Run::new(self.script, Arc::clone(&medium) as Arc<dyn Medium>, None);
+        run.start().map_err(words)?;
+        for at in 0..self.script.ops.len() {
+            run.op(at).map_err(words)?;
+            if self.rng.percent(6) {
+                medium.crash_now();
+                run.drop_disk();
+                medium.power_on();
+                run.after_cut().map_err(words)?;
+                self.faults += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn failing(&mut self) -> Result<(), String> {
+        let medium = self.medium();
+        let mut run = Run::new(self.script, Arc::clone(&medium) as Arc<dyn Medium>, None);
+        run.start().map_err(words)?;
+        run.tolerant = true;
+        let point = *self.rng.pick(&[FaultPoint::Append, FaultPoint::Sync, FaultPoint::Erase, FaultPoint::Read]);
+        let lasting = *self.rng.pick(&[Lasting::Once, Lasting::Forever]);
+        let kind = *self.rng.pick(&[lode_media::ErrorKind::Io, lode_media::ErrorKind::NoSpace]);
+        let nth = self.rng.between(1, 60);
+        medium.fail(point, nth, lasting, kind);
+        for at in 0..self.script.ops.len() {
+            match run.op(at) {
+                Ok(()) => {}
+                Err(Stop::Finding(words)) => {
+                    return Err(format!("{point:?} number {nth} failing {lasting:?}: {words}"));
+                }
+                Err(Stop::Refused(_)) => {
+                    self.faults += 1;
+                    break;
+                }
+            }
+        }
+        if self.faults > 0 && matches!(point, FaultPoint::Append | FaultPoint::Sync) {
+            self.must_be_latched(&run, &medium, point, lasting)?;
+        }
+        medium.heal();
+        run.drop_disk();
+        medium.crash_now();
+        medium.power_on();
+        run.tolerant = false;
+        run.after_cut().map_err(|stop| format!("after {point:?} number {nth} failed {lasting:?}: {}", words(stop)))
+    }
+
+    /// P8: what was lost is not reported as flushed later; reads go on.
+    fn must_be_latched(
+        &self,
+        run: &Run<'_>,
+        medium: &Faulty,
+        point: FaultPoint,
+        lasting: Lasting,
+    ) -> Result<(), String> {
+        let Some(disk) = run.disk() else { return Ok(()) };
+        medium.heal();
+        if let Ok(position) = disk.flush(Survive::Power) {
+            return Err(format!(
+                "after a failed {point:?} ({lasting:?}) a flush was reported as done up to {position:?}"
+            ));
+        }
+        for info in disk.volumes().map_err(|error| format!("after a failed {point:?}: {error}"))? {
+            let volume = disk.volume(&info.name).map_err(|error| format!("after a failed {point:?}: {error}"))?;
+            let mut bytes = vec![0; narrow(info.bytes.min(u64::from(info.block_bytes)))];
+            match volume.read_at(0, &mut bytes) {
+                Ok(()) => {}
+                Err(error) if matches!(error.kind(), ErrorKind::Failed | ErrorKind::Media | ErrorKind::Corrupt) => {}
+                Err(error) => return Err(format!("after a failed {point:?} a read: {error} ({:?})", error.kind())),
+            }
+            if !bytes.is_empty() && volume.write_at(0, &bytes).is_ok() {
+                return Err(format!("after a failed {point:?} ({lasting:?}) a write was accepted"));
+            }
+        }
+        Ok(())
+    }
+
+    fn rot(&mut self) -> Result<(), String> {
+        let medium = self.medium();
+        let mut run = Run::new(self.script, Arc::clone(&medium) as Arc<dyn Medium>, None);
+        run.start().and_then(|()| run.all()).map_err(words)?;
+        run.flush_all().map_err(words)?;
+        let now = run.model.appended();
+        let places = *self.rng.pick(&[1, 1, 1, 3, 20]);
+        // With nothing to replay every single damage leaves a disk that opens (R25); the end of the log is not stored
+        // twice.
+        let settled = self.rng.percent(60);
+        if settled {
+            let disk = run.disk().ok_or("the script left the disk closed")?;
+            disk.checkpoint().map_err(|error| format!("the last checkpoint: {error}"))?;
+        }
+        let mut hit = Vec::new();
+        for _ in 0..places {
+            hit.extend(self.damage(&medium));
+        }
+        let at = format!("{hit:?}");
+        let disk = run.disk().ok_or("the script left the disk closed")?;
+        let state = &Arc::clone(run.model.state(now));
+        let bad = judge(disk, state).map_err(|words| format!("damaged at {at}, still open: {words}"))?;
+        scrubbed(disk, &bad).map_err(|words| format!("damaged at {at}, still open: {words}"))?;
+        run.drop_disk();
+        let options = open_options(self.script, run.anchor());
+        match Disk::open(Arc::clone(&medium) as Arc<dyn Medium>, &options) {
+            Ok(disk) => {
+                let bad = judge(&disk, state).map_err(|words| format!("damaged at {at}, opened again: {words}"))?;
+                scrubbed(&disk, &bad).map_err(|words| format!("damaged at {at}, opened again: {words}"))
+            }
+            Err(error) if places == 1 && settled => {
+                Err(format!("with nothing to replay, damaged at {at} alone, the disk does not open: {error}"))
+            }
+            Err(error) => may_refuse(&error),
+        }
+    }
+
+    fn damage(&mut self, medium: &Faulty) -> Option<Position> {
+        self.faults += 1;
+        if self.rng.percent(70) {
+            return medium.rot_somewhere();
+        }
+        let geometry = self.script.geometry;
+        let zone = ZoneId(u32::try_from(self.rng.below(u64::from(geometry.zones))).expect("a number of zones"));
+        let sectors = u64::from(geometry.zone_bytes / geometry.append_align);
+        let sector = u32::try_from(self.rng.below(sectors)).expect("a number of sectors");
+        let at = Position { zone, offset: sector * geometry.append_align };
+        medium.make_unreadable(at, index(geometry.append_align)).ok().map(|()| at)
+    }
+
+    fn misdirected(&mut self) -> Result<(), String> {
+        let medium = self.medium();
+        let mut run = Run::new(self.script, Arc::clone(&medium) as Arc<dyn Medium>, None);
+        run.start().map_err(words)?;
+        run.tolerant = true;
+        let when = narrow(self.rng.below(self.script.ops.len().try_into().unwrap_or(1)));
+        for at in 0..self.script.ops.len() {
+            if at == when {
+                medium.misdirect_next(None);
+                self.faults += 1;
+            }
+            match run.op(at) {
+                Ok(()) => {}
+                Err(Stop::Finding(words)) => return Err(format!("an append went elsewhere: {words}")),
+                Err(Stop::Refused(_)) => break,
+            }
+        }
+        run.drop_disk();
+        self.some_state(&medium, &run, run.model.allowed())
+    }
+
+    /// Opens, if the disk does; some allowed state must then explain all blocks that can be read.
+    fn some_state(&self, medium: &Faulty, run: &Run<'_>, states: RangeInclusive<usize>) -> Result<(), String> {
+        let options = open_options(self.script, run.anchor());
+        let disk = match Disk::open(Arc::clone(medium) as Arc<dyn Medium>, &options) {
+            Ok(disk) => disk,
+            Err(error) => return may_refuse(&error),
+        };
+        let mut last = String::new();
+        for state in states.rev() {
+            match judge(&disk, run.model.state(state)) {
+                Ok(_) => return Ok(()),
+                Err(words) if last.is_empty() => last = words,
+                Err(_) => {}
+            }
+        }
+        Err(format!("no allowed state explains what is read; from the last one: {last}"))
+    }
+
+    fn flips(&mut self) -> Result<(), String> {
+        let medium = self.medium();
+        let mut run = Run::new(self.script, Arc::clone(&medium) as Arc<dyn Medium>, None);
+        run.start().map_err(words)?;
+        run.tolerant = true;
+        let mut refused = false;
+        for at in 0..self.script.ops.len() {
+            if self.rng.percent(10) {
+                medium.flip_reads(self.rng.between(1, 3));
+                self.faults += 1;
+            }
+            match run.op(at) {
+                Ok(()) => {}
+                Err(Stop::Finding(words)) => return Err(format!("reads went wrong once: {words}")),
+                Err(Stop::Refused(_)) => {
+                    refused = true;
+                    break;
+                }
+            }
+        }
+        medium.heal();
+        run.tolerant = false;
+        if refused {
+            run.drop_disk();
+            return run.after_cut().map_err(|stop| format!("after reads that went wrong once: {}", words(stop)));
+        }
+        run.compare().map_err(|stop| format!("after reads that went wrong once: {}", words(stop)))
+    }
+}
+
+/// The kinds of error that damage may come as.
+fn of_damage(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Corrupt | ErrorKind::Media | ErrorKind::NotADisk | ErrorKind::Failed)
+}
+
+fn may_refuse(error: &lode::Error) -> Result<(), String> {
+    if of_damage(error.kind()) { Ok(()) } else { Err(format!("the damaged disk: {error} ({:?})", error.kind())) }
+}
+
+/// Reads every block: right, or an error of damage. Gives back the blocks that cannot be read.
+fn judge(disk: &Disk, state: &State) -> Result<BTreeSet<(String, u64)>, String> {
+    let mut bad = BTreeSet::new();
+    let infos = match disk.volumes() {
+        Ok(infos) => infos,
+        Err(error) => return may_refuse(&error).map(|()| bad),
+    };
+    let names: Vec<&String> = infos.iter().map(|info| &info.name).collect();
+    if names.len() != state.volumes.len() || names.iter().any(|name| !state.volumes.contains_key(*name)) {
+        return Err(format!("the volumes are {names:?}, expected {:?}", state.volumes.keys()));
+    }
+    for info in &infos {
+        let expected = &state.volumes[&info.name];
+        if expected.bytes != info.bytes {
+            return Err(format!("volume {} has {} bytes, expected {}", info.name, info.bytes, expected.bytes));
+        }
+        let volume = match disk.volume(&info.name) {
+            Ok(volume) => volume,
+            Err(error) => {
+                may_refuse(&error)?;
+                continue;
+            }
+        };
+        let size = u64::from(info.block_bytes);
+        for block in 0..expected.blocks() {
+            let length = narrow(size.min(info.bytes - block * size));
+            let mut found = vec![0x44; length];
+            match volume.read_at(block * size, &mut found) {
+                Err(error) if of_damage(error.kind()) => {
+                    bad.insert((info.name.clone(), block));
+                }
+                Err(error) => return Err(format!("{} block {block}: {error} ({:?})", info.name, error.kind())),
+                Ok(()) => {
+                    let mut right = vec![0; length];
+                    expected.read(block * size, &mut right);
+                    if right != found {
+                        return Err(format!("{} block {block} was read wrong without an error", info.name));
+                    }
+                }
+            }
+        }
+    }
+    Ok(bad)
+}
+
+/// Scrub names exactly the blocks that could not be read.
+fn scrubbed(disk: &Disk, bad: &BTreeSet<(String, u64)>) -> Result<(), String> {
+    let report = match disk.scrub(&mut |_, _| {}) {
+        Ok(report) => report,
+        Err(error) => return may_refuse(&error),
+    };
+    let named: BTreeSet<(String, u64)> = report.damaged.iter().map(|d| (d.volume.clone(), d.block)).collect();
+    if let Some((volume, block)) = bad.difference(&named).next() {
+        return Err(format!("scrub does not name {volume} block {block}, which cannot be read"));
+    }
+    if let Some((volume, block)) = named.difference(bad).next() {
+        return Err(format!("scrub names {volume} block {block}, which is read without an error"));
+    }
+    Ok(())
+}

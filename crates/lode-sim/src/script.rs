@@ -1,0 +1,198 @@
+//! Scripts: the operations that a workload does on a disk, as data.
+//!
+//! A [`Script`] is a geometry, the options of the opening, a prelude whose crashes are not enumerated, and operations.
+//! It is made from a [`ScriptId`] alone, so that a printed id replays it.
+
+use crate::rng::{Rng, mix, narrow};
+use crate::trace::Erased;
+use lode_media::Geometry;
+use std::fmt;
+
+/// What written data looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fill {
+    /// Noise: cannot be compressed.
+    Noise,
+    /// One short pattern again and again: compresses well.
+    Pattern,
+    /// A part of each kind.
+    Mixed,
+    /// Zeros.
+    Zeros,
+}
+
+/// Which volume, by its number: its name is [`volume_name`].
+pub type VolumeNumber = u8;
+
+/// Which of the units open at once.
+pub type UnitNumber = u32;
+
+/// One operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Makes a volume.
+    Create {
+        /// Its number.
+        volume: VolumeNumber,
+        /// Its size.
+        bytes: u64,
+        /// The size of its blocks.
+        block_bytes: u32,
+        /// Whether with compression.
+        compressed: bool,
+    },
+    /// Deletes a volume.
+    Delete(VolumeNumber),
+    /// Changes a volume's size.
+    Resize(VolumeNumber, u64),
+    /// Writes some bytes at an offset.
+    Write(VolumeNumber, u64, u64, Fill),
+    /// Discards some bytes from an offset on.
+    Discard(VolumeNumber, u64, u64),
+    /// Reads and compares some bytes from an offset on.
+    Read(VolumeNumber, u64, u64),
+    /// Begins a unit.
+    Begin(UnitNumber),
+    /// Writes in a unit.
+    UnitWrite(UnitNumber, VolumeNumber, u64, u64, Fill),
+    /// Discards whole blocks in a unit.
+    UnitDiscard(UnitNumber, VolumeNumber, u64, u64),
+    /// Changes a volume's size to whole blocks in a unit.
+    UnitResize(UnitNumber, VolumeNumber, u64),
+    /// Reads all of a volume in a unit and compares.
+    UnitRead(UnitNumber, VolumeNumber),
+    /// Commits a unit.
+    Commit(UnitNumber),
+    /// Commits a unit and flushes.
+    CommitAndFlush(UnitNumber),
+    /// Aborts a unit.
+    Abort(UnitNumber),
+    /// Drops a unit's handle.
+    Drop(UnitNumber),
+    /// Flushes everything to stable storage.
+    Flush,
+    /// Flushes everything as far as the death of the process needs.
+    FlushProcess,
+    /// Flushes up to the position this many changes ago.
+    FlushUpTo(u8),
+    /// One step of maintenance.
+    Maintain,
+    /// Maintenance until there is nothing to do.
+    MaintainAll,
+    /// Makes replay empty.
+    Checkpoint,
+    /// Closes and opens again.
+    Reopen,
+    /// Drops everything without closing, and opens again: the death of the process.
+    Kill,
+    /// Compares everything.
+    ReadAll,
+    /// Writes until the disk says that it is full.
+    FillUp(VolumeNumber),
+}
+
+/// The name of a volume.
+pub fn volume_name(volume: VolumeNumber) -> String {
+    format!("v{volume}")
+}
+
+/// The data that operation `op` of a script writes: no two operations write the same, except zeros.
+pub fn data(seed: u64, op: usize, bytes: u64, fill: Fill) -> Vec<u8> {
+    let mut data = vec![0; narrow(bytes)];
+    let mut rng = Rng::new(mix(seed, crate::rng::wide(op)));
+    match fill {
+        Fill::Zeros => {}
+        Fill::Noise => rng.fill(&mut data),
+        Fill::Pattern => {
+            let pattern = (rng.word() | 1).to_le_bytes();
+            for (byte, from) in data.iter_mut().zip(pattern.iter().cycle()) {
+                *byte = *from;
+            }
+        }
+        Fill::Mixed => {
+            let noise = data.len() / 3;
+            rng.fill(&mut data[..noise]);
+            let pattern = (rng.word() | 1).to_le_bytes();
+            for (byte, from) in data[noise..].iter_mut().zip(pattern.iter().cycle()) {
+                *byte = *from;
+            }
+        }
+    }
+    data
+}
+
+/// The options of an opening that a script draws.
+#[derive(Clone, Copy, Debug)]
+pub struct ScriptOptions {
+    /// Memory of the block cache.
+    pub cache_bytes: usize,
+    /// The write buffer.
+    pub write_buffer_bytes: usize,
+    /// What a unit keeps in memory before it spills.
+    pub unit_memory_bytes: usize,
+    /// How much log recovery may have to read.
+    pub checkpoint_window_bytes: Option<u64>,
+}
+
+/// Everything that a run does.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// What it was made from.
+    pub id: ScriptId,
+    /// The shape of the disk.
+    pub geometry: Geometry,
+    /// What erased zones read as while the script runs.
+    pub erased: Erased,
+    /// How the disk is opened.
+    pub options: ScriptOptions,
+    /// How many of `ops` only bring the disk into its start state.
+    pub prelude: usize,
+    /// The operations.
+    pub ops: Vec<Op>,
+}
+
+/// Names a script: all of it follows from this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScriptId {
+    /// Operations drawn from a seed.
+    Random(u64),
+    /// Operations drawn from a seed, on a larger disk whose medium fails.
+    Faults(u64),
+    /// The n-th of the short scripts: every sequence of up to three core operations from every start state.
+    Short(u64),
+}
+
+impl ScriptId {
+    /// The seed of everything drawn along the script.
+    pub fn seed(self) -> u64 {
+        match self {
+            ScriptId::Random(seed) => mix(seed, 1),
+            ScriptId::Short(number) => mix(number, 2),
+            ScriptId::Faults(seed) => mix(seed, 3),
+        }
+    }
+}
+
+impl fmt::Display for ScriptId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ScriptId::Random(seed) => write!(f, "r{seed}"),
+            ScriptId::Short(number) => write!(f, "s{number}"),
+            ScriptId::Faults(seed) => write!(f, "f{seed}"),
+        }
+    }
+}
+
+impl std::str::FromStr for ScriptId {
+    type Err = String;
+    fn from_str(words: &str) -> Result<Self, String> {
+        let bad = || format!("{words} does not name a script");
+        let number = words.get(1..).and_then(|rest| rest.parse().ok()).ok_or_else(bad)?;
+        match words.get(..1) {
+            Some("r") => Ok(ScriptId::Random(number)),
+            Some("s") => Ok(ScriptId::Short(number)),
+            Some("f") => Ok(ScriptId::Faults(number)),
+            _ => Err(bad()),
+        }
+    }
+}

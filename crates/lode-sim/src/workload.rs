@@ -1,0 +1,262 @@
+//! Scripts made from a number: random ones, and every short one.
+//!
+//! A random script is drawn along a model of its own, so that most of its operations mean something: units interleave,
+//! offsets collide, sizes lie near the edges of blocks and batches. The run compares against another model.
+
+use crate::model::Model;
+use crate::rng::{Rng, index, narrow};
+use crate::script::{Fill, Op, Script, ScriptId, ScriptOptions, VolumeNumber, volume_name};
+use crate::trace::Erased;
+use lode_media::Geometry;
+
+mod short;
+pub use short::short_scripts;
+
+/// The most units open at once in a script.
+const UNITS_MAX: u32 = 3;
+
+/// The script of an id.
+pub fn script(id: ScriptId) -> Script {
+    match id {
+        ScriptId::Random(_) | ScriptId::Faults(_) => random(id),
+        ScriptId::Short(number) => short::short(number),
+    }
+}
+
+/// A tiny disk's shape.
+fn tiny(rng: &mut Rng) -> Geometry {
+    let append_align = *rng.pick(&[64, 128, 256, 512]);
+    let sectors = *rng.pick(&[16, 24, 32, 64, 64]);
+    let zone_bytes = (append_align * sectors).max(4096);
+    let zones = lode::SMALLEST_ZONES + u32::try_from(rng.below(12)).expect("a small number");
+    Geometry { zones, zone_bytes, append_align, devices: 1 }
+}
+
+fn options(rng: &mut Rng) -> ScriptOptions {
+    ScriptOptions {
+        cache_bytes: *rng.pick(&[0, 4096, 1 << 20]),
+        write_buffer_bytes: *rng.pick(&[4096, 16 << 10, 1 << 20]),
+        unit_memory_bytes: *rng.pick(&[512, 4096, 1 << 20]),
+        checkpoint_window_bytes: *rng.pick(&[None, None, Some(8 << 10), Some(32 << 10)]),
+    }
+}
+
+/// How often each kind of operation comes, drawn per script (swarm testing): some kinds are missing altogether.
+struct Weights([u32; 25]);
+
+impl Weights {
+    fn draw(rng: &mut Rng) -> Self {
+        let usual = [2, 1, 2, 30, 5, 3, 8, 16, 4, 2, 4, 6, 4, 2, 2, 6, 2, 3, 6, 1, 2, 2, 1, 1, 1];
+        let mut weights = usual.map(|weight| if rng.percent(20) { 0 } else { weight * *rng.pick(&[1, 1, 1, 3]) });
+        weights[3] = weights[3].max(10);
+        if !rng.percent(15) {
+            weights[24] = 0;
+        }
+        Weights(weights)
+    }
+}
+
+/// Draws a script.
+struct Draw {
+    rng: Rng,
+    model: Model,
+    geometry: Geometry,
+    next_unit: u32,
+    ops: Vec<Op>,
+    /// Bytes that all volumes together may have: what the disk surely holds.
+    budget: u64,
+}
+
+/// A shape like that of a small real disk.
+fn larger(rng: &mut Rng) -> Geometry {
+    let append_align = *rng.pick(&[512, 4096]);
+    let zone_bytes = (append_align * 32).max(*rng.pick(&[32 << 10, 64 << 10]));
+    let zones = lode::SMALLEST_ZONES + u32::try_from(rng.below(40)).expect("a small number");
+    Geometry { zones, zone_bytes, append_align, devices: 1 }
+}
+
+fn random(id: ScriptId) -> Script {
+    let mut rng = Rng::new(id.seed());
+    let large = matches!(id, ScriptId::Faults(_));
+    let geometry = if large { larger(&mut rng) } else { tiny(&mut rng) };
+    let options = options(&mut rng);
+    let erased = *rng.pick(&[Erased::Old, Erased::Old, Erased::Zeros, Erased::Noise]);
+    let weights = Weights::draw(&mut rng);
+    let length = if large { rng.between(100, 400) } else { rng.between(24, 200) };
+    let budget = u64::from(geometry.zones) * u64::from(geometry.zone_bytes) / 4;
+    let mut draw = Draw { rng, model: Model::new(), geometry, next_unit: 0, ops: Vec::new(), budget };
+    draw.create();
+    for _ in 1..length {
+        draw.next(&weights);
+    }
+    Script { id, geometry, erased, options, prelude: 0, ops: draw.ops }
+}
+
+impl Draw {
+    fn push(&mut self, op: Op) {
+        track(&mut self.model, &op);
+        self.ops.push(op);
+    }
+
+    fn volume(&mut self) -> Option<(VolumeNumber, u64, u64)> {
+        let present: Vec<VolumeNumber> = (0..4).filter(|at| self.model.volume(&volume_name(*at)).is_some()).collect();
+        let number = if present.is_empty() { return None } else { *self.rng.pick(&present) };
+        let volume = self.model.volume(&volume_name(number))?;
+        Some((number, volume.bytes, u64::from(volume.block_bytes)))
+    }
+
+    fn unit(&mut self) -> Option<u32> {
+        let units = self.model.units();
+        if units.is_empty() { None } else { Some(*self.rng.pick(&units)) }
+    }
+
+    fn fill(&mut self) -> Fill {
+        *self.rng.pick(&[Fill::Noise, Fill::Noise, Fill::Pattern, Fill::Mixed, Fill::Mixed, Fill::Zeros])
+    }
+
+    /// A range inside of a volume: one block mostly, often a part of one, sometimes longer than a batch.
+    fn range(&mut self, bytes: u64, block: u64) -> Option<(u64, u64)> {
+        if bytes == 0 {
+            return None;
+        }
+        let blocks = bytes.div_ceil(block);
+        let near = if self.rng.percent(50) { blocks.min(4) } else { blocks };
+        let first = self.rng.below(near) * block;
+        let (offset, length) = match self.rng.below(10) {
+            0..=3 => (first, block),
+            4..=5 => (first, block * self.rng.between(1, 4)),
+            6 => (first, self.rng.between(1, u64::from(self.geometry.zone_bytes) * 2)),
+            7 => (first + self.rng.below(block), self.rng.between(1, block)),
+            8 => (self.rng.below(bytes), self.rng.between(1, 2 * block)),
+            _ => ((first + block).saturating_sub(2), 4),
+        };
+        let offset = offset.min(bytes - 1);
+        Some((offset, length.min(bytes - offset)))
+    }
+
+    fn whole(&mut self, bytes: u64, block: u64) -> Option<(u64, u64)> {
+        let blocks = bytes / block;
+        if blocks == 0 {
+            return None;
+        }
+        let first = self.rng.below(blocks);
+        Some((first * block, self.rng.between(1, (blocks - first).min(4)) * block))
+    }
+
+    fn size(&mut self, block: u64) -> u64 {
+        let most = (self.budget / block).clamp(1, 96);
+        let blocks = if self.rng.percent(60) { self.rng.between(1, most.min(12)) } else { self.rng.between(1, most) };
+        blocks * block
+    }
+
+    fn create(&mut self) {
+        let Some(volume) = (0..4).find(|at| self.model.volume(&volume_name(*at)).is_none()) else { return };
+        let share = if self.rng.percent(20) { 8 } else { 16 };
+        let most = (u64::from(self.geometry.zone_bytes) / share).min(4096);
+        let sizes: Vec<u32> = (6..=12).map(|bits| 1 << bits).filter(|size| u64::from(*size) <= most).collect();
+        let block_bytes = *self.rng.pick(&sizes);
+        let bytes = self.size(u64::from(block_bytes));
+        let odd = if self.rng.percent(15) { self.rng.below(u64::from(block_bytes)) } else { 0 };
+        let compressed = self.rng.percent(40);
+        self.push(Op::Create { volume, bytes: bytes - odd, block_bytes, compressed });
+    }
+
+    fn next(&mut self, weights: &Weights) {
+        let kind = self.rng.weighted(&weights.0);
+        let op = match kind {
+            0 => return self.create(),
+            1..=5 => self.simple(kind),
+            6..=14 => self.in_unit(kind),
+            15 => Some(Op::Flush),
+            16 => Some(Op::FlushProcess),
+            17 => Some(Op::FlushUpTo(u8::try_from(self.rng.below(6)).expect("small"))),
+            18 => Some(Op::Maintain),
+            19 => Some(Op::MaintainAll),
+            20 => Some(Op::Checkpoint),
+            21 => Some(Op::Reopen),
+            22 => Some(Op::Kill),
+            23 => Some(Op::ReadAll),
+            _ => self.volume().map(|(volume, ..)| Op::FillUp(volume)),
+        };
+        if let Some(op) = op {
+            self.push(op);
+        }
+    }
+
+    fn simple(&mut self, kind: usize) -> Option<Op> {
+        let (volume, bytes, block) = self.volume()?;
+        match kind {
+            1 if self.model.shadowed(&volume_name(volume)) => None,
+            1 => Some(Op::Delete(volume)),
+            2 if self.model.shadowed(&volume_name(volume)) => None,
+            2 => {
+                let size = self.size(block);
+                let odd = if self.rng.percent(30) { self.rng.below(block) } else { 0 };
+                Some(Op::Resize(volume, size - odd))
+            }
+            3 => {
+                let (offset, length) = self.range(bytes, block)?;
+                Some(Op::Write(volume, offset, length, self.fill()))
+            }
+            4 => self.range(bytes, block).map(|(offset, length)| Op::Discard(volume, offset, length)),
+            _ => self.range(bytes, block).map(|(offset, length)| Op::Read(volume, offset, length)),
+        }
+    }
+
+    fn in_unit(&mut self, kind: usize) -> Option<Op> {
+        if kind == 6 {
+            if self.model.units().len() >= index(UNITS_MAX) {
+                return None;
+            }
+            self.next_unit += 1;
+            return Some(Op::Begin(self.next_unit - 1));
+        }
+        let unit = self.unit()?;
+        let (volume, _, block) = self.volume()?;
+        let bytes = self.model.unit_bytes(unit, &volume_name(volume));
+        match kind {
+            7 => {
+                let (offset, length) = self.range(bytes, block)?;
+                Some(Op::UnitWrite(unit, volume, offset, length, self.fill()))
+            }
+            8 => self.whole(bytes, block).map(|(offset, length)| Op::UnitDiscard(unit, volume, offset, length)),
+            // Who else has changed the volume would have to be cut off at the commit, or not: left to the engine's tests.
+            9 if self.model.shadowed(&volume_name(volume)) => None,
+            9 => Some(Op::UnitResize(unit, volume, self.size(block))),
+            10 => Some(Op::UnitRead(unit, volume)),
+            11 => Some(Op::Commit(unit)),
+            12 => Some(Op::CommitAndFlush(unit)),
+            13 => Some(Op::Abort(unit)),
+            _ => Some(Op::Drop(unit)),
+        }
+    }
+}
+
+/// Keeps the drawing model near what will happen. It need not be exact: the run skips what has no meaning.
+fn track(model: &mut Model, op: &Op) {
+    match op {
+        Op::Create { volume, bytes, block_bytes, compressed } => {
+            model.create(&volume_name(*volume), *bytes, *block_bytes, *compressed);
+        }
+        Op::Delete(volume) => model.delete(&volume_name(*volume)),
+        Op::Resize(volume, bytes) => model.resize(&volume_name(*volume), *bytes),
+        Op::Begin(unit) => model.begin(*unit),
+        Op::UnitWrite(unit, volume, offset, bytes, _) => {
+            model.unit_write(*unit, &volume_name(*volume), *offset, &vec![1; narrow(*bytes)]);
+        }
+        Op::UnitDiscard(unit, volume, offset, bytes) => {
+            model.unit_discard(*unit, &volume_name(*volume), *offset, *bytes);
+        }
+        Op::UnitResize(unit, volume, bytes) => model.unit_resize(*unit, &volume_name(*volume), *bytes),
+        Op::Commit(unit) | Op::CommitAndFlush(unit) => {
+            model.commit(*unit);
+        }
+        Op::Abort(unit) | Op::Drop(unit) => model.abort(*unit),
+        Op::Reopen | Op::Kill => {
+            for unit in model.units() {
+                model.abort(unit);
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,44 @@
+//! Bugs planted in the engine must be found: a simulator that finds none of them proves nothing.
+//!
+//! Run with `cargo test --release -p lode-sim --features planted --test canaries`. A bug is planted in one thread, so
+//! each test runs its scripts in its own.
+#![cfg(feature = "planted")]
+
+use lode::planted::{Bug, set};
+use lode_sim::torture::{Plan, torture};
+
+/// States that may be opened before the bug must have been found.
+const BUDGET: u64 = 300_000;
+
+fn must_be_found(bug: Bug) {
+    set(Some(bug));
+    let plan = Plan { seed: 11, threads: 1, short_percent: 50, faults_percent: 10, ordered: true, begins: |_| {} };
+    let outcome = torture(&plan, &|counts| counts.states + counts.second_states >= BUDGET);
+    set(None);
+    let states = outcome.counts.states + outcome.counts.second_states;
+    let Some(finding) = outcome.findings.first() else {
+        panic!("{bug:?} was not found in {states} states");
+    };
+    println!("{bug:?}: found after {states} states of {} scripts: {}", outcome.counts.scripts, finding.replay);
+    println!("    {}", finding.words);
+}
+
+#[test]
+fn a_flush_that_does_not_sync_is_found() {
+    must_be_found(Bug::SkipSync);
+}
+
+#[test]
+fn block_data_believed_unseen_is_found() {
+    must_be_found(Bug::ChecksumMissesData);
+}
+
+#[test]
+fn batches_of_ended_epochs_are_found() {
+    must_be_found(Bug::OldBatchAccepted);
+}
+
+#[test]
+fn a_zone_erased_too_early_is_found() {
+    must_be_found(Bug::EraseTooEarly);
+}

@@ -1,0 +1,52 @@
+//! A little of everything that `torture` does, for every run of the tests. More: `torture --time 10m`.
+
+use lode_sim::enumerate::{Replay, Settings, enumerate, replay};
+use lode_sim::script::ScriptId;
+use lode_sim::torture::{Outcome, Plan, torture};
+
+fn quietly(plan: Plan, scripts: u64) -> Outcome {
+    let outcome = torture(&plan, &|counts| counts.scripts + counts.fault_runs >= scripts);
+    if let Some(finding) = outcome.findings.first() {
+        panic!("{}\nreplay with: torture --replay {}", finding.words, finding.replay);
+    }
+    outcome
+}
+
+#[test]
+fn random_scripts_survive_every_crash() {
+    let outcome =
+        quietly(Plan { seed: 1, threads: 2, short_percent: 0, faults_percent: 0, ordered: true, begins: |_| {} }, 24);
+    assert!(outcome.counts.images > 10_000, "only {} images", outcome.counts.images);
+    assert!(outcome.counts.second_states > 1_000, "only {} second crashes", outcome.counts.second_states);
+    assert!(outcome.counts.full > 0, "no disk was full");
+}
+
+#[test]
+fn short_scripts_survive_every_crash() {
+    let outcome =
+        quietly(Plan { seed: 1, threads: 2, short_percent: 100, faults_percent: 0, ordered: true, begins: |_| {} }, 60);
+    assert!(outcome.counts.complete_cuts > 100, "only {} cuts exhausted", outcome.counts.complete_cuts);
+}
+
+#[test]
+fn media_that_fail_are_survived() {
+    let outcome = quietly(
+        Plan { seed: 1, threads: 2, short_percent: 0, faults_percent: 100, ordered: true, begins: |_| {} },
+        120,
+    );
+    assert!(outcome.counts.faults > 100, "only {} faults", outcome.counts.faults);
+}
+
+#[test]
+fn the_same_script_gives_the_same_numbers() {
+    let id = ScriptId::Random(77);
+    let run = || enumerate(id, &Settings::of(id)).map(|counts| (counts.states, counts.images, counts.second_states));
+    let (one, other) = (run().expect("no finding"), run().expect("no finding"));
+    assert_eq!(one, other);
+}
+
+#[test]
+fn a_crash_replays_from_its_string() {
+    let words: Replay = "s3/60/".parse().expect("a replay");
+    replay(&words, &Settings::of(words.script)).expect("no finding");
+}
