@@ -386,6 +386,9 @@ impl Inner {
             let core = &mut *core;
             let (durable, durable_lsn) = (core.writer.durable, core.writer.durable_lsn);
             let replay = core.state.replay_from().map_or(durable_lsn, |dirty| dirty.min(durable_lsn));
+            if core.state.dirty.is_empty() {
+                core.writer.begin_replay_here();
+            }
             core.writer.release_segments(replay);
             let next = |n: usize| core.writer.ready.get(n).copied().unwrap_or(u32::MAX);
             let root = Root {

@@ -104,10 +104,10 @@ impl Inner {
             batches = reader.footer(zone, segment)?.map(|scanned| scanned.batches);
         }
         if batches.is_none() {
-            let bytes = reader.zone(zone)?;
+            let bytes = reader.zone(zone);
             batches = match reader.header(&bytes, zone, 0) {
                 Ok((header, _)) if header.segment == segment.0 => {
-                    Some(reader.walk(&bytes, zone, segment, Sequence(header.sequence)).batches)
+                    reader.walk(&bytes, zone, segment, Sequence(header.sequence), 0).ok().map(|scanned| scanned.batches)
                 }
                 _ => None,
             };

@@ -82,12 +82,12 @@ impl Disk {
             let scanned = match reader.footer(number, segment)? {
                 Some(scanned) => scanned,
                 None => {
-                    let bytes = reader.zone(number)?;
+                    let bytes = reader.zone(number);
                     let Ok((header, _)) = reader.header(&bytes, number, 0) else { continue };
                     if header.segment != segment.0 {
                         continue;
                     }
-                    reader.walk(&bytes, number, segment, Sequence(header.sequence))
+                    reader.walk(&bytes, number, segment, Sequence(header.sequence), 0)?
                 }
             };
             for batch in &scanned.batches {

@@ -214,7 +214,7 @@ fn follow(reader: &Reader<'_>, root: &RootImage) -> Result<(Vec<Candidate>, Sequ
     }
     let current = |span: &RootSegment| span.end == u64::MAX;
     let mut next = match candidates.last() {
-        Some(last) if current(&last.span) => last.last().map_or([NO_ZONE; 2], |batch| batch.next),
+        Some(last) if current(&last.span) => last.last().map_or([root.root.next_a, root.root.next_b], |batch| batch.next),
         _ => [root.root.next_a, root.root.next_b],
     };
     loop {
@@ -240,16 +240,15 @@ fn follow(reader: &Reader<'_>, root: &RootImage) -> Result<(Vec<Candidate>, Sequ
     }
     // R11: what lies in the announced zones may witness more than what was found so far.
     let mut to_look: Vec<u32> = next.to_vec();
-    let end = candidates
-        .last()
-        .and_then(|last| last.last())
-        .map_or(Sequence(root.root.epoch_start), |batch| batch.sequence.next());
+    let end = candidates.last().map_or(Sequence(root.root.epoch_start), |last| {
+        last.last().map_or(Sequence(last.span.first), |batch| batch.sequence.next())
+    });
     let mut looked = std::collections::BTreeSet::new();
     while let Some(zone) = to_look.pop() {
         if zone < crate::shape::ROOT_ZONES || zone >= reader.shape.zones || !looked.insert(zone) {
             continue;
         }
-        let bytes = reader.zone(zone)?;
+        let bytes = reader.zone(zone);
         let mut scanned = Scanned::default();
         let of_interest = |header: &crate::format::header::Header| {
             SegmentId(header.segment).epoch() == root.root.epoch && header.sequence >= end.0
@@ -270,7 +269,8 @@ fn first_of(reader: &Reader<'_>, zone: u32, expected: Sequence, epoch: u64) -> R
     if zone < crate::shape::ROOT_ZONES || zone >= reader.shape.zones {
         return Ok(None);
     }
-    let bytes = reader.zone(zone)?;
+    let bytes = reader.zone(zone);
+    bytes.readable(0, reader.shape.head)?;
     Ok(match reader.header(&bytes, zone, 0) {
         Ok((header, BatchKind::Main))
             if header.sequence == expected.0
@@ -282,6 +282,7 @@ fn first_of(reader: &Reader<'_>, zone: u32, expected: Sequence, epoch: u64) -> R
                 first: header.sequence,
                 end: u64::MAX,
                 first_lsn: header.first_lsn,
+                offset: 0,
             })
         }
         _ => None,
@@ -290,12 +291,16 @@ fn first_of(reader: &Reader<'_>, zone: u32, expected: Sequence, epoch: u64) -> R
 
 fn read_segment(reader: &Reader<'_>, span: RootSegment) -> Result<Candidate> {
     let segment = SegmentId(span.segment);
-    let scanned = match reader.footer(span.zone, segment)? {
+    let footer = reader.footer(span.zone, segment)?.map(|mut scanned| {
+        scanned.batches.retain(|batch| batch.sequence.0 >= span.first);
+        scanned
+    });
+    let scanned = match footer {
         Some(scanned) if scanned.batches.first().is_some_and(|batch| batch.sequence.0 == span.first) => scanned,
         _ => {
             crate::mark("recovery: segment walked");
-            let bytes = reader.zone(span.zone)?;
-            reader.walk(&bytes, span.zone, segment, Sequence(span.first))
+            let bytes = reader.zone_from(span.zone, span.offset);
+            reader.walk(&bytes, span.zone, segment, Sequence(span.first), span.offset)?
         }
     };
     Ok(Candidate { span, scanned })
@@ -317,10 +322,10 @@ fn read_log(reader: &Reader<'_>, root: &RootImage) -> Result<ReadLog> {
         }
         let last = scanned.batches.last().map_or(physical, |batch| batch.sequence);
         if last >= witness || !scanned.from_footer {
-            let bytes = reader.zone(span.zone)?;
+            let bytes = reader.zone_from(span.zone, span.offset);
             if scanned.from_footer {
                 crate::mark("recovery: sealed segment behind the witness");
-                let walked = reader.walk(&bytes, span.zone, SegmentId(span.segment), Sequence(span.first));
+                let walked = reader.walk(&bytes, span.zone, SegmentId(span.segment), Sequence(span.first), span.offset)?;
                 // Before the witness the footer is as good; behind it only what lies there whole counts.
                 let from = walked.batches.len();
                 let rest: Vec<Batch> =
@@ -329,6 +334,9 @@ fn read_log(reader: &Reader<'_>, root: &RootImage) -> Result<ReadLog> {
                 scanned.batches.extend(rest);
             }
             for (n, batch) in scanned.batches.iter().enumerate() {
+                if batch.sequence >= witness && batch.sequence.0 < span.end {
+                    bytes.readable(batch.offset, batch.offset + batch.total)?;
+                }
                 if batch.sequence >= witness
                     && batch.sequence.0 < span.end
                     && !planted::is(Bug::ChecksumMissesData)

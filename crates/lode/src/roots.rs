@@ -81,8 +81,8 @@ fn read_root(medium: &dyn Medium, zone: u32, offset: u32) -> Result<Option<(Head
 /// Finds the newest valid root.
 pub(crate) fn find(medium: &dyn Medium) -> Result<FoundRoot> {
     let mut newest: Option<FoundRoot> = None;
-    let mut failed = None;
-    for zone in 0..4 {
+    let mut failed: [Option<Error>; 4] = [const { None }; 4];
+    for zone in 0..4u32 {
         let mut offset = 0;
         let mut segment = None;
         while offset < medium.geometry().zone_bytes {
@@ -90,7 +90,7 @@ pub(crate) fn find(medium: &dyn Medium) -> Result<FoundRoot> {
                 Ok(Some(found)) => found,
                 Ok(None) => break,
                 Err(error) => {
-                    failed = Some(error);
+                    failed[index(zone)] = Some(error);
                     break;
                 }
             };
@@ -109,34 +109,32 @@ pub(crate) fn find(medium: &dyn Medium) -> Result<FoundRoot> {
             }
         }
     }
-    match (newest, failed) {
-        (Some(found), _) => {
-            let geometry = medium.geometry();
-            let root = &found.image.root;
-            if root.zones != geometry.zones
-                || root.zone_bytes != geometry.zone_bytes
-                || root.append_align != geometry.append_align
-            {
-                return Err(Error::corrupt(
-                    "the medium's geometry",
-                    format!(
-                        "{} zones of {} bytes, appended to in multiples of {}",
-                        root.zones, root.zone_bytes, root.append_align
-                    ),
-                    format!(
-                        "{} zones of {} bytes, appended to in multiples of {}",
-                        geometry.zones, geometry.zone_bytes, geometry.append_align
-                    ),
-                ));
-            }
-            Ok(found)
+    // One zone of a pair that cannot be read is what its twin is for; of both, the newest root may have been there.
+    for pair in failed.chunks_mut(2) {
+        if let [a @ Some(_), Some(_)] = pair {
+            return Err(a.take().expect("matched above"));
         }
-        (None, Some(error)) => Err(error),
-        (None, None) => Err(Error::new(
+    }
+    let Some(found) = newest else {
+        let missing = Error::new(
             ErrorKind::NotADisk,
             "there is no Lode disk here: expected a root in one of the first four zones, found none",
-        )),
+        );
+        return Err(failed.into_iter().flatten().next().unwrap_or(missing));
+    };
+    let geometry = medium.geometry();
+    let root = &found.image.root;
+    if root.zones != geometry.zones || root.zone_bytes != geometry.zone_bytes || root.append_align != geometry.append_align {
+        return Err(Error::corrupt(
+            "the medium's geometry",
+            format!("{} zones of {} bytes, appended to in multiples of {}", root.zones, root.zone_bytes, root.append_align),
+            format!(
+                "{} zones of {} bytes, appended to in multiples of {}",
+                geometry.zones, geometry.zone_bytes, geometry.append_align
+            ),
+        ));
     }
+    Ok(found)
 }
 
 impl RootCursor {

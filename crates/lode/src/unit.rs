@@ -384,9 +384,8 @@ impl Unit {
         }
         let shadow = self.lists.entry(volume.list()).or_default();
         shadow.bytes = Some(bytes);
-        if bytes < size {
-            shadow.floor = Some(shadow.floor.map_or(blocks, |floor| floor.min(blocks)));
-        }
+        // Also when the volume grows: others may have made it longer still by the time of the commit.
+        shadow.floor = Some(shadow.floor.map_or(blocks, |floor| floor.min(blocks)));
         Ok(())
     }
 
@@ -418,6 +417,7 @@ impl Unit {
         }
         let disk = Arc::clone(&self.disk);
         loop {
+            self.cut_tails()?;
             let plan = self.plan(&disk);
             if self.memory > 0 && (plan.chained || self.memory > DIRECT_MAX) {
                 self.spill()?;
@@ -441,6 +441,38 @@ impl Unit {
                 Err(Again::Space(needed)) => return Err(disk.full(&disk.core.lock(), needed)),
             }
         }
+    }
+
+    /// A list whose new end lies inside of a block, and that others have made longer meanwhile: what lies behind the end
+    /// in that block must become zeros.
+    fn long_tails(&self, core: &Core) -> Vec<(ListId, u64)> {
+        let lists = self.lists.iter().filter_map(|(list, shadow)| {
+            let (bytes, meta) = (shadow.bytes?, &core.state.lists.get(list)?.meta);
+            let block = bytes / u64::from(meta.block_bytes());
+            let inside = !bytes.is_multiple_of(u64::from(meta.block_bytes()));
+            (inside && meta.bytes > bytes && !shadow.blocks.contains_key(&block)).then_some((*list, bytes))
+        });
+        lists.collect()
+    }
+
+    fn cut_tails(&mut self) -> Result<()> {
+        let tails: Vec<(Volume, u64)> = {
+            let core = self.disk.core.lock();
+            let tails = self.long_tails(&core).into_iter();
+            let volume = |(list, bytes): (ListId, u64)| {
+                let meta = &core.state.lists[&list].meta;
+                (Volume::new(Arc::clone(&self.disk), list, &meta.name, meta.block_bytes(), meta.compression), bytes)
+            };
+            tails.map(volume).collect()
+        };
+        for (volume, bytes) in tails {
+            crate::mark("unit: a longer tail cut at the commit");
+            let block_bytes = u64::from(volume.block_bytes());
+            let block = bytes / block_bytes;
+            self.reserve(volume.list(), volume.block_bytes(), block, block + 1)?;
+            self.write_blocks(&volume, bytes, &vec![0; index64(block_bytes - bytes % block_bytes)])?;
+        }
+        Ok(())
     }
 
     /// How much room the commit needs: in one batch if it is small, else as a chain of them.
@@ -509,6 +541,9 @@ impl Unit {
             for block in shadow.blocks.keys() {
                 core.state.lookup(*list, *block)?;
             }
+        }
+        if !self.long_tails(core).is_empty() {
+            return Err(Again::Space(0));
         }
         for (list, block, base) in &self.bases {
             if core.state.lookup(*list, *block)?.map_or(Location::NONE, |(place, _)| place) != *base {

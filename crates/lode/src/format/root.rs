@@ -53,17 +53,19 @@ record! {
 
 record! {
     /// A segment of the record stream that replay may need.
-    RootSegment: 36 {
+    RootSegment: 40 {
         /// Its zone.
         0 zone: u32,
         /// Its name: epoch and counter.
         4 segment: u64,
-        /// Its first sequence.
+        /// The first sequence that replay needs.
         12 first: u64,
         /// The sequence at which it ends for good, when its epoch has ended; the largest number if it goes on.
         20 end: u64,
-        /// The number of its first record.
+        /// The number of that batch's first record.
         28 first_lsn: u64,
+        /// Where that batch starts.
+        36 offset: u32,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Batches, footers and segments as they lie on the medium. Reads, verifies, changes nothing.
 //!
 //! A [`Scanned`] segment is what could be read of one zone: its batches in order, each with its records, and where and
-//! why reading ended. Block data is verified by [`verify_data`] where the witness asks for it (R7, R8).
+//! why reading ended. Block data is verified by [`Reader::verify_data`] where the witness asks for it (R7, R8).
 
 use crate::error::{Error, Result};
 use crate::format::header::{BatchKind, FLAG_CONTINUES, FooterEntry, Header, MAGIC, TRAILER_MAGIC, Trailer};
@@ -40,6 +40,29 @@ pub(crate) struct Scanned {
     pub beyond: Option<Sequence>,
 }
 
+/// A zone as read.
+pub(crate) struct ZoneBytes {
+    bytes: AlignedBuffer,
+    unreadable: Vec<(u32, Error)>,
+}
+
+impl std::ops::Deref for ZoneBytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl ZoneBytes {
+    /// Whether all of `start..end` could be read.
+    pub fn readable(&self, start: u32, end: u32) -> Result<()> {
+        match self.unreadable.iter().find(|(offset, _)| (start..end).contains(offset)) {
+            None => Ok(()),
+            Some((_, error)) => Err(error.clone()),
+        }
+    }
+}
+
 /// What the headers must name to be of this disk.
 pub(crate) struct Reader<'a> {
     pub medium: &'a dyn Medium,
@@ -53,16 +76,30 @@ impl Reader<'_> {
     }
 
     /// Reads a whole zone.
-    pub fn zone(&self, zone: u32) -> Result<AlignedBuffer> {
+    pub fn zone(&self, zone: u32) -> ZoneBytes {
+        self.zone_from(zone, 0)
+    }
+
+    /// Reads a zone from `from` on; the bytes before it are zeros. What cannot be read is remembered, and is an error
+    /// only where a batch is expected to lie.
+    pub fn zone_from(&self, zone: u32, from: u32) -> ZoneBytes {
         let mut bytes = AlignedBuffer::new(index(self.shape.zone_bytes));
+        let mut unreadable = Vec::new();
         let chunk = index((1u32 << 20).min(self.shape.zone_bytes));
-        for (n, piece) in bytes.chunks_mut(chunk).enumerate() {
-            let offset = len_u32(n * chunk);
-            self.medium
-                .read(Self::at(zone, offset), piece)
-                .map_err(|e| Error::media(format!("reading zone {zone} at offset {offset}"), e))?;
+        for (n, piece) in bytes[index(from)..].chunks_mut(chunk).enumerate() {
+            let offset = from + len_u32(n * chunk);
+            if self.medium.read(Self::at(zone, offset), piece).is_ok() {
+                continue;
+            }
+            for (n, sector) in piece.chunks_mut(index(self.shape.align)).enumerate() {
+                let offset = offset + len_u32(n) * self.shape.align;
+                if let Err(error) = self.medium.read(Self::at(zone, offset), sector) {
+                    sector.fill(0);
+                    unreadable.push((offset, Error::media(format!("reading zone {zone} at offset {offset}"), error)));
+                }
+            }
         }
-        Ok(bytes)
+        ZoneBytes { bytes, unreadable }
     }
 
     /// The header at the start of `bytes`, if it is valid but for its segment (R7 without the epoch chain).
@@ -157,12 +194,13 @@ impl Reader<'_> {
         Ok(Some(Scanned { batches, from_footer: true, end: self.shape.zone_bytes, witness, beyond: None }))
     }
 
-    /// Reads a segment batch by batch, from the start of its zone. `wanted` is the sequence of its first batch.
+    /// Reads a segment batch by batch, from `from` on, where the batch of sequence `wanted` starts.
     /// Behind the end, looks for valid headers of the same segment at every append alignment (R11).
-    pub fn walk(&self, bytes: &[u8], zone: u32, segment: SegmentId, wanted: Sequence) -> Scanned {
-        let mut scanned = Scanned::default();
+    pub fn walk(&self, bytes: &ZoneBytes, zone: u32, segment: SegmentId, wanted: Sequence, from: u32) -> Result<Scanned> {
+        let mut scanned = Scanned { end: from, ..Scanned::default() };
         let mut sequence = wanted;
         while scanned.end < self.shape.zone_bytes {
+            bytes.readable(scanned.end, scanned.end + self.shape.head)?;
             let Ok((header, kind)) = self.header(&bytes[index(scanned.end)..], zone, scanned.end) else { break };
             let old = header.segment != segment.0 && !planted::is(Bug::OldBatchAccepted);
             if old || header.sequence != sequence.0 {
@@ -180,7 +218,7 @@ impl Reader<'_> {
             |header| header.segment == segment.0 && header.sequence >= sequence.0,
             &mut scanned,
         );
-        scanned
+        Ok(scanned)
     }
 
     /// Looks at every alignment from `from` on for valid headers that `of_interest` admits.

@@ -213,9 +213,7 @@ impl Writer {
             zone,
             segment: id.0,
             first: self.sequence.0,
-            end: u64::MAX,
-            first_lsn: self.lsn.0,
-        });
+            end: u64::MAX, first_lsn: self.lsn.0, offset: 0 });
         self.opened_zones.push((zone, id));
         self.segment = Some(Segment { zone, id, offset: 0, entries: Vec::new() });
     }
@@ -415,6 +413,26 @@ impl Writer {
         }
         let waiting = self.queue.iter().chain(&self.in_flight).find(|sealed| sealed.stored(place).is_some())?;
         Some(Waiting::Sealed(waiting))
+    }
+
+    /// Called when no table lacks any record: if everything is durable, replay can begin right behind it, and no segment
+    /// before that is needed, not even to find the way.
+    pub fn begin_replay_here(&mut self) {
+        let at_rest = self.open.as_ref().is_none_or(|open| open.count == 0) && self.durable == self.sequence;
+        if !at_rest {
+            return;
+        }
+        self.segments.clear();
+        if let Some(segment) = &self.segment {
+            self.segments.push_back(RootSegment {
+                zone: segment.zone,
+                segment: segment.id.0,
+                first: self.sequence.0,
+                end: u64::MAX,
+                first_lsn: self.lsn.0,
+                offset: segment.offset,
+            });
+        }
     }
 
     /// Forgets the segments that replay does not need any more.

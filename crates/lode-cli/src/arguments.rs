@@ -1,0 +1,73 @@
+//! What can be typed.
+
+use crate::commands::{bench, check, create, export, import, info, inspect, repair, scrub, serve, volume};
+use clap::{Parser, Subcommand};
+
+const LONG: &str = "\
+A logical disk in a file or on a block device: it takes any group of writes as one indivisible unit.
+
+A DISK holds volumes. A volume is served to any NBD client, filled from a file as one unit, and read
+back out. A command that succeeds is durable: it survives a power cut. `info`, `check`, `scrub`,
+`inspect` and `export` never write to the disk.";
+
+const AFTER: &str = "\
+Examples:
+  lode create disk.lode --size 10GiB
+  lode volume create disk.lode data --size 4GiB
+  lode serve disk.lode --socket /tmp/lode.sock &
+  nbdcopy image.raw 'nbd+unix:///data?socket=/tmp/lode.sock'
+  lode export disk.lode data copy.raw
+
+Exit codes:
+  0  done; check, scrub: sound; bench: every bar met
+  1  damage found; bench: a bar missed
+  2  the arguments make no sense, or ask for what this disk cannot do
+  3  no such disk, volume or file
+  4  busy: the image is open elsewhere
+  5  full: the disk, or the file system below it
+  6  a device, a file or the network failed
+  7  exists: the target holds something already
+  8  not a Lode disk, or one of a newer format
+  9  not allowed: a read-only file, a missing permission
+
+Sizes are bytes, or KiB, MiB, GiB, TiB: 4096, 64KiB, 1.5GiB.";
+
+/// The whole command line.
+#[derive(Parser)]
+#[command(name = "lode", version, about = "A logical disk: any group of writes as one indivisible unit")]
+#[command(long_about = LONG, after_help = AFTER, arg_required_else_help = true)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The sub-commands, in the order of `--help`.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Make an empty disk
+    Create(create::Arguments),
+    /// Create, list, resize or delete volumes
+    #[command(subcommand)]
+    Volume(volume::Command),
+    /// Show a disk's sizes
+    Info(info::Arguments),
+    /// Verify the structure of a disk from its medium alone
+    Check(check::Arguments),
+    /// Read and verify every stored block
+    Scrub(scrub::Arguments),
+    /// Go on from the last sound state of a damaged disk
+    Repair(repair::Arguments),
+    /// Look at what the medium holds
+    Inspect(inspect::Arguments),
+    /// Bring a file into a volume, all or nothing
+    Import(import::Arguments),
+    /// Write a volume to a file
+    Export(export::Arguments),
+    /// Serve the volumes over NBD
+    Serve(serve::Arguments),
+    /// Measure, side by side with the raw device
+    Bench(bench::Arguments),
+    /// Be the process that `bench open` kills
+    #[command(hide = true)]
+    BenchChild(crate::bench::ChildArguments),
+}

@@ -1,0 +1,90 @@
+//! `lode info`: sizes of a disk.
+
+use crate::failure::{Code, Result};
+use crate::{image, output, size, text};
+use lode::DiskInfo;
+use serde::Serialize;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  lode info disk.lode
+  lode info disk.lode --json | jq .free";
+
+/// What `lode info` takes.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// The disk
+    disk: PathBuf,
+    /// Print JSON, all sizes in bytes
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    disk_id: String,
+    format: u16,
+    image: u64,
+    zone: u64,
+    zones: u32,
+    free_zones: u32,
+    usable: u64,
+    live: u64,
+    reserved: u64,
+    free: u64,
+    epoch: u64,
+    volumes: usize,
+    damaged: Option<String>,
+}
+
+impl Shown {
+    fn new(info: DiskInfo, volumes: usize) -> Self {
+        Shown {
+            disk_id: format!("{:032x}", info.disk_id),
+            format: info.format,
+            image: info.image,
+            zone: info.zone,
+            zones: info.zones,
+            free_zones: info.free_zones,
+            usable: info.usable,
+            live: info.live,
+            reserved: info.reserved,
+            free: info.free,
+            epoch: info.epoch,
+            volumes,
+            damaged: info.damaged,
+        }
+    }
+}
+
+/// Shows the disk.
+pub fn run(arguments: &Arguments) -> Result<Code> {
+    let disk = image::open_read_only(&arguments.disk)?;
+    let shown = image::closing(disk, |disk| Ok(Shown::new(disk.info()?, disk.volumes()?.len())))?;
+    if arguments.json {
+        output::json(&shown)?;
+    } else {
+        output::print(&describe(&shown))?;
+    }
+    Ok(if shown.damaged.is_some() { Code::Damaged } else { Code::Done })
+}
+
+fn describe(shown: &Shown) -> String {
+    let mut lines = vec![
+        ("disk", shown.disk_id.clone()),
+        ("format", shown.format.to_string()),
+        ("image", format!("{} in {} zones of {}", size::show(shown.image), shown.zones, size::show(shown.zone))),
+        ("usable", size::show(shown.usable)),
+        ("live", size::show(shown.live)),
+        ("reserved", size::show(shown.reserved)),
+        ("free", format!("{} ({} zones)", size::show(shown.free), shown.free_zones)),
+        ("volumes", shown.volumes.to_string()),
+        ("opened", format!("{} times", shown.epoch)),
+    ];
+    if let Some(damage) = &shown.damaged {
+        lines.push(("DAMAGED", text::safe(damage)));
+    }
+    lines.iter().map(|(name, value)| format!("{name:<9} {value}\n")).collect()
+}

@@ -1,0 +1,34 @@
+//! The sub-commands: one file each, with its arguments, its call into the engine, and what it prints.
+
+pub mod bench;
+pub mod check;
+pub mod create;
+pub mod export;
+pub mod import;
+pub mod info;
+pub mod inspect;
+pub mod repair;
+pub mod scrub;
+pub mod serve;
+pub mod volume;
+
+use crate::arguments::Command;
+use crate::failure::{Code, Result};
+
+/// Runs one sub-command.
+pub fn run(command: Command) -> Result<Code> {
+    match command {
+        Command::Create(arguments) => create::run(&arguments),
+        Command::Volume(command) => volume::run(&command),
+        Command::Info(arguments) => info::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Scrub(arguments) => scrub::run(&arguments),
+        Command::Repair(arguments) => repair::run(&arguments),
+        Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Import(arguments) => import::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
+        Command::BenchChild(arguments) => crate::bench::child(&arguments),
+    }
+}

@@ -1,0 +1,143 @@
+//! `lode serve`: the volumes of a disk over NBD, until a signal says that it is enough.
+
+use crate::exports::Volumes;
+use crate::failure::{Code, Failure, Result};
+use crate::{image, output, text};
+use lode::{Disk, OpenOptions};
+use lode_nbd::{Address, Limits, Listener, Server};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::fmt::Write as _;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const EXAMPLES: &str = "\
+Examples:
+  lode serve disk.lode --socket /tmp/lode.sock
+  nbdinfo --list 'nbd+unix:///?socket=/tmp/lode.sock'
+  nbdcopy image.raw 'nbd+unix:///data?socket=/tmp/lode.sock'
+  lode serve disk.lode --listen 127.0.0.1:10809
+
+The name of an export is the name of its volume. A reply to a write means that it survives kill -9 of
+this server; a reply to a flush, or to a write with FUA, that it survives a power cut. SIGTERM and
+SIGINT let running requests finish (at most --drain seconds) and close the disk. The unix socket can be
+used by its owner only. TCP is neither encrypted nor authenticated, so it is for loopback addresses
+unless --allow-remote is given.";
+
+/// What `lode serve` takes.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+#[command(group(clap::ArgGroup::new("where").required(true)))]
+pub struct Arguments {
+    /// The disk
+    disk: PathBuf,
+    /// Serve on a unix socket
+    #[arg(long, value_name = "PATH", group = "where")]
+    socket: Option<PathBuf>,
+    /// Serve on TCP
+    #[arg(long, value_name = "ADDR:PORT", group = "where")]
+    listen: Option<String>,
+    /// Refuse every change; the disk is not written to
+    #[arg(long)]
+    read_only: bool,
+    /// Listen on an address that is not a loopback one
+    #[arg(long, requires = "listen")]
+    allow_remote: bool,
+    /// How long running requests may take to finish at the end, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    drain: u64,
+}
+
+/// Serves until SIGTERM or SIGINT.
+pub fn run(arguments: &Arguments) -> Result<Code> {
+    // Before anything can be waited for, so that a signal is never lost.
+    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(|error| Failure::io("serve: catching signals", error))?;
+    let started = Instant::now();
+    let options = OpenOptions { read_only: arguments.read_only, ..OpenOptions::default() };
+    let disk = image::open_with(&arguments.disk, &options)?;
+    let opened = started.elapsed();
+    image::closing(disk, |disk| {
+        let server = start(arguments, disk)?;
+        output::print(&greeting(arguments, disk, server.address(), opened)?)?;
+        // The iterator ends only when its handle is closed, which nobody does.
+        let _ = signals.forever().next();
+        let report = server.drain(Duration::from_secs(arguments.drain));
+        output::line(format!("stopped: {} connections finished, {} cut off", report.finished, report.dropped))?;
+        Ok(Code::Done)
+    })
+}
+
+fn start(arguments: &Arguments, disk: &Disk) -> Result<Server> {
+    let listener = match (&arguments.socket, &arguments.listen) {
+        (Some(path), _) => Listener::unix(path).map_err(|error| refused(&image::show(path), error)),
+        (None, Some(address)) => {
+            Listener::tcp(address, arguments.allow_remote).map_err(|error| refused(&text::safe(address), error))
+        }
+        (None, None) => Err(Failure::usage("serve: expected --socket or --listen, found neither")),
+    }?;
+    let exports = Arc::new(Volumes::new(disk.clone(), arguments.read_only));
+    Server::start(listener, exports, Limits::default()).map_err(|error| Failure::io("serve: starting", error))
+}
+
+/// Why there is no socket.
+fn refused(at: &str, error: std::io::Error) -> Failure {
+    let code = match error.kind() {
+        ErrorKind::AddrInUse => Code::Busy,
+        ErrorKind::AlreadyExists => Code::Exists,
+        ErrorKind::InvalidInput => Code::Usage,
+        _ => return Failure::io(format!("listening on {at}"), error),
+    };
+    Failure::new(code, format!("listening on {at}: {error}"))
+}
+
+fn greeting(arguments: &Arguments, disk: &Disk, address: &Address, opened: Duration) -> Result<String> {
+    let path = image::show(&arguments.disk);
+    let mode = if arguments.read_only { ", read-only" } else { "" };
+    let mut words = format!("{path}: opened in {:.1} ms{mode}\n", opened.as_secs_f64() * 1e3);
+    for volume in disk.volumes()? {
+        let _ = writeln!(words, "{}", uri(address, &volume.name));
+    }
+    words.push_str("ready\n");
+    Ok(words)
+}
+
+/// The URI of a volume, as every NBD client takes it.
+fn uri(address: &Address, volume: &str) -> String {
+    let volume = escape(volume);
+    match address {
+        Address::Tcp(address) => format!("nbd://{address}/{volume}"),
+        Address::Unix(path) => {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            format!("nbd+unix:///{volume}?socket={}", escape(&path.to_string_lossy()))
+        }
+    }
+}
+
+/// Percent-encodes what has a meaning in a URI or to a terminal.
+fn escape(text: &str) -> String {
+    let mut escaped = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::uri;
+    use lode_nbd::Address;
+
+    #[test]
+    fn uris_are_escaped() {
+        let address = Address::Unix("/tmp/a b.sock".into());
+        assert_eq!(uri(&address, "dä ta?"), "nbd+unix:///d%C3%A4%20ta%3F?socket=/tmp/a%20b.sock");
+        let address = Address::Tcp("127.0.0.1:10809".parse().expect("an address"));
+        assert_eq!(uri(&address, "data"), "nbd://127.0.0.1:10809/data");
+    }
+}

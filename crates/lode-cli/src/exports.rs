@@ -1,0 +1,143 @@
+//! The volumes of a disk as NBD exports: words are translated here, nothing is decided.
+//!
+//! A reply to a write means `Process`, one to FUA or FLUSH means `Power`; a ticket is a position of the stream.
+
+use lode::{Disk, ErrorKind, Lsn, Survive, Volume};
+use lode_nbd::{Durability, Export, ExportError, ExportErrorKind, Exports, Ticket};
+use std::sync::Arc;
+
+/// Zeros that must stay allocated are written in pieces of this size, all in one unit.
+const ZEROS: usize = 1 << 20;
+
+/// Extents are looked up in windows of this size, so that no client can ask for a list without end.
+const WINDOW: u64 = 1 << 30;
+
+/// Reads of one connection that may wait for the device at once.
+const READS: usize = 8;
+
+type Outcome<T> = Result<T, ExportError>;
+
+/// All volumes of a disk.
+pub struct Volumes {
+    disk: Disk,
+    read_only: bool,
+}
+
+/// One of them, open for one connection.
+struct Served {
+    disk: Disk,
+    volume: Volume,
+    read_only: bool,
+}
+
+fn refused(error: lode::Error) -> ExportError {
+    let kind = match error.kind() {
+        ErrorKind::NotFound => ExportErrorKind::Unknown,
+        ErrorKind::ReadOnly => ExportErrorKind::Denied,
+        ErrorKind::Full => ExportErrorKind::NoSpace,
+        ErrorKind::OutOfRange | ErrorKind::InvalidArgument => ExportErrorKind::Invalid,
+        ErrorKind::Unsupported => ExportErrorKind::Unsupported,
+        _ => ExportErrorKind::Io,
+    };
+    ExportError::new(kind, error.to_string()).because(error)
+}
+
+fn survive(until: Durability) -> Survive {
+    match until {
+        Durability::Process => Survive::Process,
+        Durability::Power => Survive::Power,
+    }
+}
+
+impl Volumes {
+    /// The volumes of `disk`.
+    pub fn new(disk: Disk, read_only: bool) -> Self {
+        Volumes { disk, read_only }
+    }
+}
+
+impl Exports for Volumes {
+    fn list(&self) -> Outcome<Vec<String>> {
+        let volumes = self.disk.volumes().map_err(refused)?;
+        Ok(volumes.into_iter().map(|volume| volume.name).collect())
+    }
+
+    fn open(&self, name: &str) -> Outcome<Arc<dyn Export>> {
+        let volume = self.disk.volume(name).map_err(refused)?;
+        Ok(Arc::new(Served { disk: self.disk.clone(), volume, read_only: self.read_only }))
+    }
+}
+
+impl Served {
+    fn until(&self, position: Lsn, until: Durability) -> Outcome<()> {
+        self.disk.flush_up_to(position, survive(until)).map_err(refused)
+    }
+
+    /// Writes zeros, all of them or none.
+    fn write_zeros(&self, offset: u64, bytes: u64) -> lode::Result<Lsn> {
+        let zeros = vec![0; ZEROS];
+        let mut unit = self.disk.begin()?;
+        let (mut at, mut left) = (offset, bytes);
+        while left > 0 {
+            let piece = usize::try_from(left).unwrap_or(usize::MAX).min(ZEROS);
+            unit.write_at(&self.volume, at, &zeros[..piece])?;
+            let piece = u64::try_from(piece).expect("a piece is small");
+            (at, left) = (at + piece, left - piece);
+        }
+        unit.commit()
+    }
+}
+
+impl Export for Served {
+    fn size(&self) -> u64 {
+        self.volume.bytes()
+    }
+
+    fn read_only(&self) -> bool {
+        self.read_only
+    }
+
+    fn preferred_block(&self) -> u32 {
+        self.volume.block_bytes().max(4096)
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> Outcome<()> {
+        self.volume.read_at(offset, into).map_err(refused)
+    }
+
+    fn concurrent_reads(&self) -> usize {
+        READS
+    }
+
+    fn write(&self, offset: u64, data: &[u8], until: Durability) -> Outcome<()> {
+        let position = self.volume.write_at(offset, data).map_err(refused)?;
+        self.until(position, until)
+    }
+
+    fn write_unwaited(&self, offset: u64, data: &[u8]) -> Outcome<Ticket> {
+        self.volume.write_at(offset, data).map(|position| Ticket(position.0)).map_err(refused)
+    }
+
+    fn wait(&self, ticket: Ticket, until: Durability) -> Outcome<()> {
+        self.until(Lsn(ticket.0), until)
+    }
+
+    fn zero(&self, offset: u64, bytes: u64, may_punch: bool, until: Durability) -> Outcome<()> {
+        let zeroed = if may_punch { self.volume.discard(offset, bytes) } else { self.write_zeros(offset, bytes) };
+        self.until(zeroed.map_err(refused)?, until)
+    }
+
+    fn trim(&self, offset: u64, bytes: u64, until: Durability) -> Outcome<()> {
+        let position = self.volume.discard(offset, bytes).map_err(refused)?;
+        self.until(position, until)
+    }
+
+    fn flush(&self) -> Outcome<()> {
+        self.disk.flush(Survive::Power).map(drop).map_err(refused)
+    }
+
+    fn extents(&self, offset: u64, bytes: u64) -> Outcome<Vec<(u64, bool)>> {
+        let extents = self.volume.extents(offset, bytes.min(WINDOW)).map_err(refused)?;
+        Ok(extents.into_iter().map(|extent| (extent.bytes, extent.allocated)).collect())
+    }
+}

@@ -1,0 +1,159 @@
+//! One line that says what went wrong, and the exit code that goes with it.
+//!
+//! The codes are part of what scripts may rely on; `lode --help` prints the same table.
+
+use std::error::Error as _;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+/// The exit code of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// Done; for `check` and `scrub`: sound.
+    Done = 0,
+    /// Damage was found, or a bar of `bench` was missed.
+    Damaged = 1,
+    /// The arguments make no sense (also what clap uses).
+    Usage = 2,
+    /// There is no such disk, volume or file.
+    NotFound = 3,
+    /// The image is open elsewhere.
+    Busy = 4,
+    /// The disk, or the file system below it, is full.
+    Full = 5,
+    /// A device, a file or the network failed.
+    Io = 6,
+    /// The target holds something already.
+    Exists = 7,
+    /// Not a Lode disk, or one of a newer format.
+    NotADisk = 8,
+    /// Not allowed: a read-only file, a missing permission.
+    Denied = 9,
+}
+
+impl From<Code> for ExitCode {
+    fn from(code: Code) -> ExitCode {
+        let number = match code {
+            Code::Done => 0,
+            Code::Damaged => 1,
+            Code::Usage => 2,
+            Code::NotFound => 3,
+            Code::Busy => 4,
+            Code::Full => 5,
+            Code::Io => 6,
+            Code::Exists => 7,
+            Code::NotADisk => 8,
+            Code::Denied => 9,
+        };
+        ExitCode::from(number)
+    }
+}
+
+/// Why a command failed.
+#[derive(Debug)]
+pub struct Failure {
+    code: Code,
+    words: String,
+}
+
+/// The result of a command or of a part of it.
+pub type Result<T> = std::result::Result<T, Failure>;
+
+impl Failure {
+    /// A failure with its code and its words.
+    pub fn new(code: Code, words: impl Into<String>) -> Self {
+        Failure { code, words: words.into() }
+    }
+
+    /// The arguments make no sense.
+    pub fn usage(words: impl Into<String>) -> Self {
+        Failure::new(Code::Usage, words)
+    }
+
+    /// The operating system failed while `doing`.
+    pub fn io(doing: impl std::fmt::Display, error: std::io::Error) -> Self {
+        lode_media::Error::io(doing.to_string(), error).into()
+    }
+
+    /// The exit code.
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    /// What to print.
+    pub fn words(&self) -> &str {
+        &self.words
+    }
+
+    /// The same failure with what was being done in front of it.
+    pub fn during(mut self, doing: impl std::fmt::Display) -> Self {
+        self.words = format!("{doing}: {}", self.words);
+        self
+    }
+}
+
+/// Adds what was being done to a failed result.
+pub trait During<T> {
+    /// Puts `doing` in front of the words of the failure.
+    fn during(self, doing: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T, E: Into<Failure>> During<T> for std::result::Result<T, E> {
+    fn during(self, doing: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|error| error.into().during(doing()))
+    }
+}
+
+/// The error and its causes on one line; a cause that the line already tells is not told again.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !words.contains(&more) {
+            let _ = write!(words, ": {more}");
+        }
+        cause = error.source();
+    }
+    words
+}
+
+fn media_code(kind: lode_media::ErrorKind) -> Code {
+    use lode_media::ErrorKind as Kind;
+    match kind {
+        Kind::NoSpace => Code::Full,
+        Kind::Busy => Code::Busy,
+        Kind::Denied => Code::Denied,
+        Kind::NotFound => Code::NotFound,
+        Kind::NotEmpty => Code::Exists,
+        // An image shorter than it should be.
+        Kind::OutOfBounds => Code::Damaged,
+        _ => Code::Io,
+    }
+}
+
+impl From<lode_media::Error> for Failure {
+    fn from(error: lode_media::Error) -> Self {
+        Failure::new(media_code(error.kind()), chain(&error))
+    }
+}
+
+impl From<lode::Error> for Failure {
+    fn from(error: lode::Error) -> Self {
+        use lode::ErrorKind as Kind;
+        let below = error.source().and_then(|cause| cause.downcast_ref::<lode_media::Error>());
+        let code = match error.kind() {
+            Kind::NotADisk | Kind::NewerFormat => Code::NotADisk,
+            Kind::Corrupt => Code::Damaged,
+            Kind::Full => Code::Full,
+            Kind::Exists => Code::Exists,
+            Kind::NotFound => Code::NotFound,
+            Kind::OutOfRange | Kind::InvalidArgument | Kind::Unsupported | Kind::Conflict => Code::Usage,
+            Kind::ReadOnly => Code::Denied,
+            Kind::Failed | Kind::Media => below.map_or(Code::Io, |below| media_code(below.kind())),
+            #[allow(unreachable_patterns, reason = "the engine may learn new kinds")]
+            _ => Code::Io,
+        };
+        Failure::new(code, chain(&error))
+    }
+}
