@@ -25,10 +25,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// At most so many zones are looked through in one round.
-const VICTIMS_MAX: usize = 16;
+const VICTIMS_MAX: usize = 32;
+/// At most so many bytes are moved in one round.
+const ROUND_BYTES: u64 = 32 << 20;
+/// With less than this left, the zone of moved blocks is left as it is.
+const MOVED_MIN: u32 = 16 << 10;
 
 /// So many rounds of cleaning in a row may gain nothing.
-const FRUITLESS_MAX: u32 = 16;
+const FRUITLESS_MAX: u32 = 32;
 
 /// Whose bytes lie at a place, as its batch says.
 #[derive(Clone, Copy)]
@@ -74,16 +78,21 @@ impl Core {
         dead.truncate(VICTIMS_MAX);
         scored.sort_by(|a, b| b.0.total_cmp(&a.0));
         let mut victims = dead;
-        let mut survivors = 0;
+        // Survivors need zones before any is gained: never more than half of what there is. A round goes on until it
+        // gains two zones, so that it always gains at least one (R28).
+        let zone_bytes = u64::from(zone_bytes);
+        let most = ROUND_BYTES.max(zone_bytes).min(len_u64(self.available().saturating_sub(2) / 2).max(1) * zone_bytes);
+        let (mut survivors, mut gain) = (0, 0);
         for (_, number, live) in scored {
-            // What survives must be well less than what is gained (R28).
             if victims.len() >= VICTIMS_MAX
-                || survivors + live > u64::from(zone_bytes)
-                || live > u64::from(zone_bytes) / 64 * 63
+                || survivors + live > most
+                || gain >= 2 * zone_bytes
+                || live > zone_bytes / 64 * 63
             {
                 break;
             }
             survivors += live;
+            gain += zone_bytes - live;
             victims.push(number);
         }
         victims
@@ -262,7 +271,14 @@ impl Inner {
         while start < survivors.len() {
             let mut data: Vec<u8> = Vec::new();
             let mut end = start;
-            let room = shape.batch_bytes - shape.head;
+            // A batch is cut to what is left of the zone; when that is little, the next zone is opened.
+            let left = self.core.lock().moved.left(&shape);
+            let room = if left < shape.head + (shape.zone_bytes / 128).max(MOVED_MIN.min(shape.zone_bytes / 4)) {
+                self.open_side(Holds::Moved)?;
+                shape.batch_bytes - shape.head
+            } else {
+                left.min(shape.batch_bytes) - shape.head
+            };
             while end < survivors.len() {
                 let bytes = len_u32(survivors[end].1.len()).next_multiple_of(crate::types::GRANULE);
                 let records = data_bytes(1) * len_u32(end - start + 1);
@@ -273,9 +289,9 @@ impl Inner {
                 data.resize(data.len().next_multiple_of(16), 0);
                 end += 1;
             }
-            let most = data_bytes(1) * len_u32(end - start);
-            if !self.core.lock().moved.fits(&shape, len_u32(data.len()), most) {
-                self.open_side(Holds::Moved)?;
+            if end == start {
+                self.open_side(Holds::Moved)?; // Not even one block fits in what is left.
+                continue;
             }
             let (at, buffer) = {
                 let mut core = self.core.lock();

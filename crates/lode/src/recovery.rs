@@ -214,7 +214,9 @@ fn follow(reader: &Reader<'_>, root: &RootImage) -> Result<(Vec<Candidate>, Sequ
     }
     let current = |span: &RootSegment| span.end == u64::MAX;
     let mut next = match candidates.last() {
-        Some(last) if current(&last.span) => last.last().map_or([root.root.next_a, root.root.next_b], |batch| batch.next),
+        Some(last) if current(&last.span) => {
+            last.last().map_or([root.root.next_a, root.root.next_b], |batch| batch.next)
+        }
         _ => [root.root.next_a, root.root.next_b],
     };
     loop {
@@ -325,7 +327,8 @@ fn read_log(reader: &Reader<'_>, root: &RootImage) -> Result<ReadLog> {
             let bytes = reader.zone_from(span.zone, span.offset);
             if scanned.from_footer {
                 crate::mark("recovery: sealed segment behind the witness");
-                let walked = reader.walk(&bytes, span.zone, SegmentId(span.segment), Sequence(span.first), span.offset)?;
+                let walked =
+                    reader.walk(&bytes, span.zone, SegmentId(span.segment), Sequence(span.first), span.offset)?;
                 // Before the witness the footer is as good; behind it only what lies there whole counts.
                 let from = walked.batches.len();
                 let rest: Vec<Batch> =

@@ -124,10 +124,16 @@ pub(crate) fn find(medium: &dyn Medium) -> Result<FoundRoot> {
     };
     let geometry = medium.geometry();
     let root = &found.image.root;
-    if root.zones != geometry.zones || root.zone_bytes != geometry.zone_bytes || root.append_align != geometry.append_align {
+    if root.zones != geometry.zones
+        || root.zone_bytes != geometry.zone_bytes
+        || root.append_align != geometry.append_align
+    {
         return Err(Error::corrupt(
             "the medium's geometry",
-            format!("{} zones of {} bytes, appended to in multiples of {}", root.zones, root.zone_bytes, root.append_align),
+            format!(
+                "{} zones of {} bytes, appended to in multiples of {}",
+                root.zones, root.zone_bytes, root.append_align
+            ),
             format!(
                 "{} zones of {} bytes, appended to in multiples of {}",
                 geometry.zones, geometry.zone_bytes, geometry.append_align

@@ -131,9 +131,10 @@ impl Shape {
     }
 }
 
-/// The zone size chosen for an image of this size: about two thousand zones, between 64 KiB and 64 MiB.
+/// The zone size chosen for an image of this size: about two thousand zones, between 64 KiB and 8 MiB:
+/// larger ones would make the search for the end of the log longer.
 pub fn default_zone_bytes(image_bytes: u64) -> u32 {
-    let wanted = (image_bytes / 2048).clamp(64 << 10, 64 << 20);
+    let wanted = (image_bytes / 2048).clamp(64 << 10, 8 << 20);
     let bytes = 1u64 << wanted.ilog2();
-    u32::try_from(bytes).expect("at most 64 MiB")
+    u32::try_from(bytes).expect("at most 8 MiB")
 }

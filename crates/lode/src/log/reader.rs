@@ -196,7 +196,14 @@ impl Reader<'_> {
 
     /// Reads a segment batch by batch, from `from` on, where the batch of sequence `wanted` starts.
     /// Behind the end, looks for valid headers of the same segment at every append alignment (R11).
-    pub fn walk(&self, bytes: &ZoneBytes, zone: u32, segment: SegmentId, wanted: Sequence, from: u32) -> Result<Scanned> {
+    pub fn walk(
+        &self,
+        bytes: &ZoneBytes,
+        zone: u32,
+        segment: SegmentId,
+        wanted: Sequence,
+        from: u32,
+    ) -> Result<Scanned> {
         let mut scanned = Scanned { end: from, ..Scanned::default() };
         let mut sequence = wanted;
         while scanned.end < self.shape.zone_bytes {

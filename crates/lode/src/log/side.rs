@@ -30,6 +30,11 @@ impl Side {
         self.zone.is_some() && u64::from(self.offset) + total <= u64::from(shape.zone_bytes)
     }
 
+    /// Bytes that are left in the zone that is being filled.
+    pub fn left(&self, shape: &Shape) -> u32 {
+        if self.zone.is_some() { shape.zone_bytes - self.offset } else { 0 }
+    }
+
     /// Goes on in another, erased zone. The one before is sealed.
     pub fn open(&mut self, zone: u32, segment: SegmentId) {
         *self = Side { kind: self.kind, zone: Some(zone), segment, offset: 0, sequence: 0 };

@@ -213,7 +213,10 @@ impl Writer {
             zone,
             segment: id.0,
             first: self.sequence.0,
-            end: u64::MAX, first_lsn: self.lsn.0, offset: 0 });
+            end: u64::MAX,
+            first_lsn: self.lsn.0,
+            offset: 0,
+        });
         self.opened_zones.push((zone, id));
         self.segment = Some(Segment { zone, id, offset: 0, entries: Vec::new() });
     }

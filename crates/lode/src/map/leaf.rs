@@ -1,6 +1,6 @@
 //! A leaf of the map in memory: for up to 1024 neighbouring blocks of one list, place and checksum.
 
-use crate::types::{Location, len_u32};
+use crate::types::Location;
 
 /// `count` blocks from `start` on, stored one behind the other in equal footprints.
 #[derive(Clone, Copy, Debug)]
@@ -105,17 +105,31 @@ impl Leaf {
 
     /// The blocks that are there, in order.
     pub fn iter(&self) -> impl Iterator<Item = (u32, Location, u32)> + '_ {
-        (0..self.capacity).filter_map(|at| self.get(at).map(|(place, checksum)| (at, place, checksum)))
+        let (runs, dense): (&[Run], &[Location]) = match &self.places {
+            Places::Runs(runs) => (runs, &[]),
+            Places::Dense(places) => (&[], places),
+        };
+        let runs = runs
+            .iter()
+            .flat_map(|run| (0..u32::from(run.count)).map(|n| (u32::from(run.start) + n, run.place.step(n))));
+        let dense = (0..).zip(dense).filter(|(_, place)| !place.is_none()).map(|(at, place)| (at, *place));
+        runs.chain(dense).map(|(at, place)| (at, place, self.checksums[at as usize]))
     }
 
     /// The blocks that changed since the last [`Leaf::forget_changes`], in order.
     pub fn changes(&self) -> impl Iterator<Item = (u32, Location, u32)> + '_ {
-        (0..len_u32(self.changed.len() * 64)).filter(|at| self.changed[*at as usize / 64] >> (at % 64) & 1 == 1).map(
-            |at| {
-                let (place, checksum) = self.get(at).unwrap_or_default();
-                (at, place, checksum)
-            },
-        )
+        let bits = (0u32..).zip(&self.changed).flat_map(|(n, word)| {
+            let mut word = *word;
+            std::iter::from_fn(move || {
+                let bit = word.trailing_zeros();
+                word &= word.wrapping_sub(1);
+                (bit < 64).then_some(n * 64 + bit)
+            })
+        });
+        bits.map(|at| {
+            let (place, checksum) = self.get(at).unwrap_or_default();
+            (at, place, checksum)
+        })
     }
 
     /// Whether anything changed.
