@@ -33,6 +33,9 @@ struct Encoded {
     checksum: u32,
 }
 
+/// The kind of an object and its leaves' pages.
+type Pages = (u32, Vec<(u32, Vec<u8>)>);
+
 enum Next {
     Encoded(Encoded),
     Load(LeafKey),
@@ -78,7 +81,7 @@ impl State {
         Next::Encoded(Encoded { key, image: kind == IMAGE, bytes, checksum })
     }
 
-    fn encode_lists(&self, number: u32) -> (u32, Vec<(u32, Vec<u8>)>) {
+    fn encode_lists(&self, number: u32) -> Pages {
         let first = number * self.shape.lists_per_page;
         let mut bytes = Vec::new();
         let range = crate::types::ListId(first)..crate::types::ListId(first.saturating_add(self.shape.lists_per_page));
@@ -88,7 +91,7 @@ impl State {
         (IMAGE, vec![(0, bytes)])
     }
 
-    fn encode_zones(&self, number: u32) -> (u32, Vec<(u32, Vec<u8>)>) {
+    fn encode_zones(&self, number: u32) -> Pages {
         let first = index(number * self.shape.zones_per_page);
         let end = (first + index(self.shape.zones_per_page)).min(self.zones.all.len());
         let mut bytes = Vec::new();
@@ -104,7 +107,7 @@ impl State {
         list: crate::types::ListId,
         number: u32,
         force_image: bool,
-    ) -> std::result::Result<Option<(u32, Vec<(u32, Vec<u8>)>)>, u32> {
+    ) -> std::result::Result<Option<Pages>, u32> {
         let deltas_max = self.shape.deltas_max;
         let Some(section) = self.map_section_mut(list, number) else { return Ok(None) };
         if let Some(leaf) = section.pending.keys().next() {

@@ -202,11 +202,6 @@ impl Inner {
         let mut survivors = Vec::new();
         let mut cleaned = Vec::new();
         for zone in victims {
-            let counted = {
-                let core = self.core.lock();
-                let zone = core.state.zones.get(zone);
-                zone.live + zone.shadow
-            };
             let Some(owners) = self.owners(zone)? else {
                 self.set_aside(zone);
                 continue;
@@ -223,7 +218,6 @@ impl Inner {
                 self.set_aside(zone);
                 continue;
             }
-            debug_assert!(found <= counted, "I4: more lives in a zone than is counted");
             let places: Vec<(Location, u32)> = alive.iter().map(|owner| (owner.place, owner.checksum)).collect();
             let mut whole = true;
             let mut read = Vec::with_capacity(alive.len());

@@ -29,26 +29,26 @@
 #![forbid(unsafe_code)]
 
 // The order of these is their rank: each uses those before it. A test checks it.
-mod check;
-mod checkpoint;
-mod cleaner;
-mod disk;
+mod marks;
+pub mod planted;
+mod types;
 mod error;
 mod format;
-mod inspect;
-mod log;
-mod map;
-mod marks;
-mod objects;
-pub mod planted;
-mod recovery;
-mod roots;
 mod shape;
+mod map;
+mod zones;
+mod log;
 mod state;
-mod types;
+mod objects;
+mod roots;
+mod recovery;
+mod disk;
+mod checkpoint;
+mod cleaner;
 mod unit;
 mod volume;
-mod zones;
+mod check;
+mod inspect;
 
 pub(crate) use marks::mark;
 pub use marks::marks;

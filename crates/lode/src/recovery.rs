@@ -1,7 +1,7 @@
 //! Recovery: from a medium to a state. Reads and decides; writes nothing.
 //!
-//! 1. The newest root (R25). 2. The directory, the small tables; map sections stay on the medium (R24). 3. The segments
-//! of the record stream since the replay start, and where the stream ends: [`log_end`]. 4. The records since, applied.
+//! First the newest root (R25). Then the directory and the small tables; map sections stay on the medium (R24). Then the
+//! segments of the record stream since the replay start, and where the stream ends. Last the records since, applied.
 //!
 //! ```text
 //! segment before the witness ── footer valid ─────────────> its records count, unread data and all
@@ -176,6 +176,13 @@ fn read_zones(medium: &dyn Medium, shape: &Shape, meta: &SectionMeta, page: u32,
         while !cursor.is_empty() {
             let zone =
                 Zone::decode(&mut cursor).ok_or_else(|| Error::corrupt(&what, "zones", "bytes that are none"))?;
+            if zone.live > shape.zone_bytes {
+                return Err(Error::corrupt(
+                    &what,
+                    format!("at most {} live bytes in zone {number}", shape.zone_bytes),
+                    zone.live,
+                ));
+            }
             if number >= u64::from(shape.zones) {
                 return Err(Error::corrupt(&what, format!("at most {} zones", shape.zones), "more"));
             }
@@ -408,6 +415,9 @@ impl Recovered {
                     format!("record {}", expected.0),
                     format!("record {}", batch.first_lsn.0),
                 ));
+            }
+            if batch.first_lsn.0 >= roots::NUMBERS_MAX {
+                return Err(Error::corrupt(place, "a record number that a disk can reach", batch.first_lsn.0));
             }
             if batch.offset == 0 {
                 self.state.zone_opened(*zone, crate::zones::Holds::Main, *segment, batch.first_lsn);

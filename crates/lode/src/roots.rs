@@ -17,6 +17,9 @@ use lode_media::{AlignedBuffer, Geometry, Medium, Position, ZoneId};
 /// A pair takes at most this many roots, so that finding the newest stays cheap.
 const ROOTS_PER_ZONE: u32 = 32;
 
+/// Sequences and record numbers stay below this: a disk that writes a million a second gets there in 146,000 years.
+pub(crate) const NUMBERS_MAX: u64 = 1 << 62;
+
 /// Where the next root goes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RootCursor {
@@ -140,6 +143,21 @@ pub(crate) fn find(medium: &dyn Medium) -> Result<FoundRoot> {
             ),
         ));
     }
+    // Numbers that no disk reaches: counting on from them would overflow.
+    let numbers = [root.number, root.epoch_start, root.durable, root.replay_lsn, root.next_lsn, root.next_sequence];
+    if root.epoch >= 1 << 31 || numbers.iter().any(|number| *number >= NUMBERS_MAX) {
+        return Err(Error::corrupt("the root", "numbers that a disk can reach", "larger ones"));
+    }
+    for span in &found.image.segments {
+        let inside = (crate::shape::ROOT_ZONES..root.zones).contains(&span.zone) && span.offset < root.zone_bytes;
+        if !inside || span.first >= NUMBERS_MAX || span.first_lsn >= NUMBERS_MAX {
+            return Err(Error::corrupt(
+                "the root",
+                "segments that lie on the disk",
+                format!("one in zone {}", span.zone),
+            ));
+        }
+    }
     Ok(found)
 }
 
@@ -257,6 +275,9 @@ pub fn probe(image_bytes: u64, read_at: &mut dyn FnMut(u64, &mut [u8]) -> lode_m
             append_align: image.root.append_align,
             devices: 1,
         };
+        if Shape::new(geometry).is_err() {
+            continue;
+        }
         let expected = u64::from(geometry.zones) * u64::from(geometry.zone_bytes);
         if expected > image_bytes {
             return Err(Error::corrupt(

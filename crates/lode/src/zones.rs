@@ -4,30 +4,8 @@
 //! alive is always asked of the map (R26). Bytes of open units (*shadow*) are counted apart and never written.
 
 use crate::format::Cursor;
-use crate::format::record;
+use crate::format::object::ZoneEntry;
 use crate::types::{Location, Lsn, SegmentId, index};
-
-record! {
-    /// In the zones table: one zone.
-    ZoneEntry: 32 {
-        /// 0 roots, 1 free, 2 record stream, 3 moved blocks, 4 and 5 tables, 6 set aside for damage.
-        0 state: u8,
-        /// Zero.
-        1 reserved: u8,
-        /// Zero.
-        2 reserved_b: u16,
-        /// Live bytes.
-        4 live: u32,
-        /// Live blocks.
-        8 blocks: u32,
-        /// Zero.
-        12 reserved_c: u32,
-        /// The segment that it holds.
-        16 segment: u64,
-        /// The number of a record written at about the time it was filled.
-        24 age: u64,
-    }
-}
 
 /// What a zone holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,8 +159,11 @@ impl Zones {
         let Some(zone) = self.all.get_mut(index(place.zone())) else {
             return self.note(format!("a block is put into zone {}, which does not exist", place.zone()));
         };
-        zone.live += place.footprint();
-        zone.blocks += 1;
+        let (Some(live), Some(blocks)) = (zone.live.checked_add(place.footprint()), zone.blocks.checked_add(1)) else {
+            return self.note(format!("more blocks are put into zone {} than fit", place.zone()));
+        };
+        zone.live = live;
+        zone.blocks = blocks;
         self.live += u64::from(place.footprint());
         self.blocks += 1;
     }

@@ -59,7 +59,7 @@ impl Inner {
             ));
         }
         check_size(&self.shape, options.bytes, options.block_bytes)?;
-        let made = self.with_room(0, LIST_RECORD, Claim::Urgent, |core| {
+        self.with_room(0, LIST_RECORD, Claim::Urgent, |core| {
             if core.state.names.contains_key(name) {
                 return Err(Error::new(ErrorKind::Exists, format!("there is a volume named {name} already")));
             }
@@ -73,8 +73,7 @@ impl Inner {
                 name: name.to_owned(),
             }));
             Ok(list)
-        })?;
-        made
+        })?
     }
 
     pub fn find_volume(self: &Arc<Self>, name: &str) -> Result<Volume> {

@@ -53,6 +53,13 @@ pub fn describe() -> String {
     text.push_str("\n## Roots\n");
     tables!(&mut text, root::Root, root::RootSegment);
     text.push_str("\n## Tables\n");
-    tables!(&mut text, object::ObjectRef, object::ObjectHead, object::ObjectLeaf, object::SectionEntry);
+    tables!(
+        &mut text,
+        object::ObjectRef,
+        object::ObjectHead,
+        object::ObjectLeaf,
+        object::SectionEntry,
+        object::ZoneEntry
+    );
     text
 }

@@ -86,6 +86,28 @@ record! {
     }
 }
 
+record! {
+    /// In the zones table: one zone.
+    ZoneEntry: 32 {
+        /// 0 roots, 1 free, 2 record stream, 3 moved blocks, 4 and 5 tables, 6 set aside for damage.
+        0 state: u8,
+        /// Zero.
+        1 reserved: u8,
+        /// Zero.
+        2 reserved_b: u16,
+        /// Live bytes.
+        4 live: u32,
+        /// Live blocks.
+        8 blocks: u32,
+        /// Zero.
+        12 reserved_c: u32,
+        /// The segment that it holds.
+        16 segment: u64,
+        /// The number of a record written at about the time it was filled.
+        24 age: u64,
+    }
+}
+
 pub(crate) const IMAGE: u32 = 1;
 pub(crate) const DELTA: u32 = 2;
 pub(crate) const DIRECTORY: u32 = 3;

@@ -289,6 +289,9 @@ fn entries(footer: &Batch) -> Option<Vec<Batch>> {
     while !cursor.is_empty() {
         let entry = FooterEntry::decode(cursor.take(FooterEntry::SIZE)?);
         let records = cursor.take(index(entry.records))?.to_vec();
+        if entry.sequence >= footer.sequence.0 {
+            return None;
+        }
         batches.push(Batch {
             kind: BatchKind::Main,
             sequence: Sequence(entry.sequence),

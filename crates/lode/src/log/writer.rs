@@ -245,37 +245,21 @@ impl Writer {
         lsn
     }
 
-    fn header(
-        &self,
-        kind: BatchKind,
-        segment: &Segment,
-        total: u32,
-        data: u32,
-        records: u32,
-        count: u32,
-        first_lsn: Lsn,
-        flags: u8,
-    ) -> Header {
+    /// A header with everything that follows from where the stream is; `own` is what the batch itself knows.
+    fn header(&self, segment: &Segment, own: Header) -> Header {
         Header {
             magic: MAGIC,
             version: VERSION,
-            kind: kind.code(),
-            flags,
             disk: self.disk,
             segment: segment.id.0,
             sequence: self.sequence.0,
             durable: self.durable.0,
-            first_lsn: first_lsn.0,
             zone: segment.zone,
             offset: segment.offset,
-            total,
-            data,
-            records,
-            count,
             next_a: self.ready.front().copied().unwrap_or(NO_ZONE),
             next_b: self.ready.get(1).copied().unwrap_or(NO_ZONE),
             head: self.shape.head,
-            ..Header::default()
+            ..own
         }
     }
 
@@ -291,8 +275,19 @@ impl Writer {
         let content = Header::content_bytes(self.shape.head, open.data, records);
         let total = u32::try_from(content).expect("within a zone").next_multiple_of(self.shape.align);
         let flags = if continues { FLAG_CONTINUES } else { 0 };
-        let mut header =
-            self.header(BatchKind::Main, &segment, total, open.data, records, open.count, open.first_lsn, flags);
+        let mut header = self.header(
+            &segment,
+            Header {
+                kind: BatchKind::Main.code(),
+                flags,
+                total,
+                data: open.data,
+                records,
+                count: open.count,
+                first_lsn: open.first_lsn.0,
+                ..Header::default()
+            },
+        );
         header.checksum = header.seal(&[&open.records]);
         header.encode(&mut open.buffer[..Header::SIZE]);
         let (in_head, in_tail) = header.record_ranges();
@@ -334,7 +329,17 @@ impl Writer {
         let total = self.shape.zone_bytes - segment.offset;
         let records = len_u32(segment.entries.len());
         let flags = if continues { FLAG_CONTINUES } else { 0 };
-        let mut header = self.header(BatchKind::Footer, &segment, total, 0, records, 0, self.lsn, flags);
+        let mut header = self.header(
+            &segment,
+            Header {
+                kind: BatchKind::Footer.code(),
+                flags,
+                total,
+                records,
+                first_lsn: self.lsn.0,
+                ..Header::default()
+            },
+        );
         header.checksum = header.seal(&[&segment.entries]);
         let mut trailer = Trailer {
             magic: TRAILER_MAGIC,

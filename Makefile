@@ -1,0 +1,68 @@
+# Everything that a person or a machine runs here. Each target sets up what it needs; `make help` lists them.
+
+CARGO ?= cargo
+LODE = $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/lode
+TORTURE = $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/torture
+
+# make torture SEED=7 TIME=1h THREADS=4
+SEED ?= 1
+TIME ?= 60s
+THREADS ?= 2
+# make bench NAME=commit1 DIR=/mnt/data ARGS=--json
+NAME ?=
+DIR ?= .
+ARGS ?=
+# make fuzz TIME=10m TARGET=open_image
+TARGET ?=
+# The least that `make test` crashes, and how long it may take.
+IMAGES_MIN = 1000000
+SCRIPTS_MIN = 500
+CRASHES_SECONDS_MAX = 360
+
+.DEFAULT_GOAL = help
+.PHONY: help setup demo test unit-tests planted crashes check bench torture fuzz
+
+help:
+	@echo 'make demo      show on real input what Lode promises (a minute or two, 6.5 GB of scratch in TMPDIR)'
+	@echo 'make test      all tests, and a million different crashes (needs root for mounts)'
+	@echo 'make check     formatting, and lints as errors'
+	@echo 'make bench     side by side with the raw device: NAME=commit1 DIR=. ARGS=--json'
+	@echo 'make torture   crash for a while: SEED=1 TIME=60s THREADS=2'
+	@echo 'make fuzz      fuzz every decoder: TIME=60s TARGET= (nightly toolchain)'
+	@echo 'make setup     install what tests and demo need and what is missing (apt)'
+
+setup:
+	@scripts/setup.sh
+
+demo: setup
+	scripts/demo.sh
+
+test: setup unit-tests planted crashes
+
+unit-tests:
+	$(CARGO) test --workspace --locked
+
+# Bugs planted in the engine are found, or the enumeration below proves nothing.
+planted:
+	$(CARGO) test --release --locked -p lode-sim --features planted --test canaries
+
+crashes:
+	$(CARGO) build --release --locked -p lode-sim --bin torture
+	timeout $(CRASHES_SECONDS_MAX) $(TORTURE) --seed $(SEED) --threads $(THREADS) --time 0s \
+		--min-images $(IMAGES_MIN) --min-scripts $(SCRIPTS_MIN) || \
+		{ code=$$?; [ $$code != 124 ] || echo 'crashes: not done in $(CRASHES_SECONDS_MAX) s' >&2; exit $$code; }
+
+check:
+	$(CARGO) fmt --all -- --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+bench: setup
+	$(CARGO) build --release --locked -p lode-cli
+	$(LODE) bench $(NAME) --dir $(DIR) $(ARGS)
+
+torture:
+	$(CARGO) build --release --locked -p lode-sim --bin torture
+	$(TORTURE) --seed $(SEED) --time $(TIME) --threads $(THREADS)
+
+fuzz:
+	scripts/fuzz.sh $(TIME) $(TARGET)
