@@ -456,6 +456,9 @@ impl Unit {
     }
 
     fn cut_tails(&mut self) -> Result<()> {
+        if self.lists.values().all(|shadow| shadow.bytes.is_none()) {
+            return Ok(());
+        }
         let tails: Vec<(Volume, u64)> = {
             let core = self.disk.core.lock();
             let tails = self.long_tails(&core).into_iter();
