@@ -28,6 +28,8 @@ use std::time::Duration;
 const VICTIMS_MAX: usize = 32;
 /// At most so many bytes are moved in one round.
 const ROUND_BYTES: u64 = 32 << 20;
+/// A batch of moved blocks has at most so many bytes.
+const MOVED_BATCH_MAX: u32 = 1 << 20;
 /// With less than this left, the zone of moved blocks is left as it is.
 const MOVED_MIN: u32 = 16 << 10;
 
@@ -260,6 +262,8 @@ impl Inner {
 
     fn move_survivors(&self, survivors: &[(Owner, Vec<u8>)]) -> Result<()> {
         let shape = self.shape;
+        // Larger than a batch of the record stream may be where zones are small: less is lost on heads.
+        let batch_most = shape.zone_bytes.min(MOVED_BATCH_MAX);
         let mut moved: Vec<(Owner, Location)> = Vec::with_capacity(survivors.len());
         let mut start = 0;
         while start < survivors.len() {
@@ -269,9 +273,9 @@ impl Inner {
             let left = self.core.lock().moved.left(&shape);
             let room = if left < shape.head + (shape.zone_bytes / 128).max(MOVED_MIN.min(shape.zone_bytes / 4)) {
                 self.open_side(Holds::Moved)?;
-                shape.batch_bytes - shape.head
+                batch_most - shape.head
             } else {
-                left.min(shape.batch_bytes) - shape.head
+                left.min(batch_most) - shape.head
             };
             while end < survivors.len() {
                 let bytes = len_u32(survivors[end].1.len()).next_multiple_of(crate::types::GRANULE);

@@ -10,7 +10,7 @@ pub(crate) const ROOT_ZONES: u32 = 4;
 /// Zones that only cleaning, checkpoints, commits and deletes may take (R28).
 pub(crate) const RESERVE_ZONES: u32 = 16;
 /// Zones that are being filled, announced, or hold tables that die soon.
-pub(crate) const FILLING_ZONES: u32 = 8;
+pub(crate) const FILLING_ZONES: u32 = 10;
 /// A disk has at least this many zones.
 pub const SMALLEST_ZONES: u32 = 40;
 /// What a stored block is charged beyond its bytes: its records (twice) and its entries in the tables (R27).
