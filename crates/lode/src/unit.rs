@@ -46,6 +46,8 @@ struct ListShadow {
     blocks: BTreeMap<u64, Shadow>,
     /// Discarded stretches; `blocks` counts before them.
     holes: Vec<(u64, u64)>,
+    /// Where a new end lay inside of a block that the unit does not hold: what follows in that block is gone.
+    cuts: BTreeMap<u64, usize>,
 }
 
 /// An open unit. Any number may be open at once, each used from any thread. Dropping it aborts it.
@@ -62,6 +64,8 @@ pub struct Unit {
     broken: bool,
     /// Bases of partial blocks of a simple operation that is done by a unit (R5).
     bases: Vec<(ListId, u64, Location)>,
+    /// Where the blocks that the commit cuts were committed.
+    cut_bases: Vec<(ListId, u64, Location)>,
     /// It is a simple operation that is too long for one batch.
     simple: bool,
 }
@@ -87,6 +91,7 @@ impl Unit {
             has_spilled: false,
             broken: false,
             bases: Vec::new(),
+            cut_bases: Vec::new(),
         }
     }
 
@@ -143,7 +148,13 @@ impl Unit {
                 into.fill(0);
                 Ok(())
             }
-            None => self.disk.read_blocks(list, block_bytes, block, into),
+            None => {
+                self.disk.read_blocks(list, block_bytes, block, into)?;
+                if let Some(cut) = shadow.and_then(|shadow| shadow.cuts.get(&block)) {
+                    into[*cut..].fill(0);
+                }
+                Ok(())
+            }
         }
     }
 
@@ -373,10 +384,17 @@ impl Unit {
         crate::disk::volumes::check_size(&self.disk.shape, bytes, volume.block_bytes())?;
         let size = self.bytes(volume)?;
         let block_bytes = u64::from(volume.block_bytes());
-        if bytes < size && !bytes.is_multiple_of(block_bytes) {
+        let (last, within) = (bytes / block_bytes, bytes % block_bytes);
+        if within > 0 {
             // What is cut off the last block must read as zeros if the volume grows again.
-            let end = size.min(bytes.next_multiple_of(block_bytes));
-            self.write_at(volume, bytes, &vec![0; index64(end - bytes)])?;
+            let shadow = self.lists.entry(volume.list()).or_default();
+            if !shadow.blocks.contains_key(&last) {
+                let cut = shadow.cuts.entry(last).or_insert(usize::MAX);
+                *cut = (*cut).min(index64(within));
+            } else if bytes < size {
+                let end = size.min(bytes.next_multiple_of(block_bytes));
+                self.write_at(volume, bytes, &vec![0; index64(end - bytes)])?;
+            }
         }
         let blocks = bytes.div_ceil(block_bytes);
         if bytes < size {
@@ -417,7 +435,9 @@ impl Unit {
         }
         let disk = Arc::clone(&self.disk);
         loop {
-            self.cut_tails()?;
+            if self.cut_bases.is_empty() {
+                self.cut_blocks()?;
+            }
             let plan = self.plan(&disk);
             if self.memory > 0 && (plan.chained || self.memory > DIRECT_MAX) {
                 self.spill()?;
@@ -438,44 +458,57 @@ impl Unit {
                 }
                 Err(Again::Never(error)) => return Err(error),
                 Err(Again::Space(0)) => {}
+                Err(Again::Cut) => self.uncut_blocks(),
                 Err(Again::Space(needed)) => return Err(disk.full(&disk.core.lock(), needed)),
             }
         }
     }
 
-    /// A list whose new end lies inside of a block, and that others have made longer meanwhile: what lies behind the end
-    /// in that block must become zeros.
-    fn long_tails(&self, core: &Core) -> Vec<(ListId, u64)> {
-        let lists = self.lists.iter().filter_map(|(list, shadow)| {
-            let (bytes, meta) = (shadow.bytes?, &core.state.lists.get(list)?.meta);
-            let block = bytes / u64::from(meta.block_bytes());
-            let inside = !bytes.is_multiple_of(u64::from(meta.block_bytes()));
-            (inside && meta.bytes > bytes && !shadow.blocks.contains_key(&block)).then_some((*list, bytes))
-        });
-        lists.collect()
-    }
-
-    fn cut_tails(&mut self) -> Result<()> {
-        if self.lists.values().all(|shadow| shadow.bytes.is_none()) {
+    /// Makes the blocks that were cut inside part of the unit, out of what is committed now: what others wrote in front of
+    /// the cut stays. Their places are remembered, and asked for again when the commit is applied.
+    fn cut_blocks(&mut self) -> Result<()> {
+        self.cut_bases.clear();
+        if self.lists.values().all(|shadow| shadow.cuts.is_empty()) {
             return Ok(());
         }
-        let tails: Vec<(Volume, u64)> = {
-            let core = self.disk.core.lock();
-            let tails = self.long_tails(&core).into_iter();
-            let volume = |(list, bytes): (ListId, u64)| {
-                let meta = &core.state.lists[&list].meta;
-                (Volume::new(Arc::clone(&self.disk), list, &meta.name, meta.block_bytes(), meta.compression), bytes)
-            };
-            tails.map(volume).collect()
-        };
-        for (volume, bytes) in tails {
-            crate::mark("unit: a longer tail cut at the commit");
+        for (volume, block, cut) in self.cut_volumes() {
+            let base = volume.place_of(block)?;
+            self.cut_bases.push((volume.list(), block, base));
+            if base.is_none() {
+                continue;
+            }
+            crate::mark("unit: a block cut at the commit");
             let block_bytes = u64::from(volume.block_bytes());
-            let block = bytes / block_bytes;
             self.reserve(volume.list(), volume.block_bytes(), block, block + 1)?;
-            self.write_blocks(&volume, bytes, &vec![0; index64(block_bytes - bytes % block_bytes)])?;
+            let zeros = vec![0; index64(block_bytes) - cut];
+            self.write_blocks(&volume, block * block_bytes + len_u64(cut), &zeros)?;
         }
         Ok(())
+    }
+
+    /// The cuts that count: in blocks that neither the unit itself nor a hole replaces, and that are still there at the end.
+    fn cut_volumes(&self) -> Vec<(Volume, u64, usize)> {
+        let core = self.disk.core.lock();
+        let mut volumes = Vec::new();
+        for (list, shadow) in &self.lists {
+            let Some(meta) = core.state.lists.get(list).map(|list| &list.meta) else { continue };
+            let blocks = shadow.bytes.unwrap_or(meta.bytes).div_ceil(u64::from(meta.block_bytes()));
+            for (block, cut) in &shadow.cuts {
+                if *block < blocks && !shadow.blocks.contains_key(block) && !shadow.is_hole(*block) {
+                    let volume =
+                        Volume::new(Arc::clone(&self.disk), *list, &meta.name, meta.block_bytes(), meta.compression);
+                    volumes.push((volume, *block, *cut));
+                }
+            }
+        }
+        volumes
+    }
+
+    /// Takes back what `cut_blocks` made, since the committed block has changed meanwhile.
+    fn uncut_blocks(&mut self) {
+        for (list, block, _) in std::mem::take(&mut self.cut_bases) {
+            self.drop_blocks(list, block, block + 1);
+        }
     }
 
     /// How much room the commit needs: in one batch if it is small, else as a chain of them.
@@ -545,8 +578,10 @@ impl Unit {
                 core.state.lookup(*list, *block)?;
             }
         }
-        if !self.long_tails(core).is_empty() {
-            return Err(Again::Space(0));
+        for (list, block, base) in &self.cut_bases {
+            if core.state.place(*list, *block)? != *base {
+                return Err(Again::Cut);
+            }
         }
         for (list, block, base) in &self.bases {
             if core.state.lookup(*list, *block)?.map_or(Location::NONE, |(place, _)| place) != *base {

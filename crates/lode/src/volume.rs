@@ -201,7 +201,8 @@ impl Volume {
         Ok(prepared)
     }
 
-    fn place_of(&self, block: u64) -> Result<Location> {
+    /// Where a block is committed; none for a hole.
+    pub(crate) fn place_of(&self, block: u64) -> Result<Location> {
         loop {
             let found = self.disk.core.lock().state.lookup(self.list, block);
             match found {

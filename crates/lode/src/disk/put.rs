@@ -30,6 +30,8 @@ pub(crate) enum Again {
     Load(LeafKey),
     /// Read the base again.
     Base,
+    /// Cut blocks again out of what is committed now.
+    Cut,
     /// There is no space: wait for the cleaner, or give up.
     Space(u64),
     /// It cannot be made.
@@ -119,7 +121,7 @@ impl Inner {
             match self.with_room(data, records, claim, &mut change)? {
                 Ok(done) => return Ok(done),
                 Err(Again::Load(key)) => self.load(key)?,
-                Err(Again::Base) => rebase()?,
+                Err(Again::Base | Again::Cut) => rebase()?,
                 Err(Again::Never(error)) => return Err(error),
                 Err(Again::Space(needed)) => {
                     tries += 1;

@@ -183,3 +183,22 @@ fn failures_that_one_device_cannot_survive_are_refused_not_weakened() {
     disk.flush_up_to(position, Survive::Power).unwrap();
     assert_eq!(disk.counters().syncs, syncs + 1, "what is durable already costs nothing");
 }
+
+#[test]
+fn a_unit_that_cuts_inside_a_block_keeps_what_others_wrote_in_front_of_the_cut() {
+    let disk = Disk::open(medium(64, 64 << 10, 512), &quiet()).unwrap();
+    let volume = disk.create_volume("v", &options(4096, 2048)).unwrap();
+    volume.write_at(0, &[1; 4096]).unwrap();
+    let mut unit = disk.begin().unwrap();
+    unit.resize(&volume, 1000).unwrap();
+    unit.resize(&volume, 4096).unwrap();
+    let mut read = vec![9; 4096];
+    unit.read_at(&volume, 0, &mut read).unwrap();
+    assert!(read[..1000].iter().all(|byte| *byte == 1) && read[1000..].iter().all(|byte| *byte == 0));
+    volume.write_at(100, &[2; 1500]).unwrap();
+    unit.commit().unwrap();
+    volume.read_at(0, &mut read).unwrap();
+    assert!(read[..100].iter().all(|byte| *byte == 1));
+    assert!(read[100..1000].iter().all(|byte| *byte == 2));
+    assert!(read[1000..].iter().all(|byte| *byte == 0));
+}
