@@ -51,7 +51,7 @@ crashes:
 	timeout $(CRASHES_SECONDS_MAX) $(TORTURE) --seed $(SEED) --threads $(THREADS) --time 0s \
 		--faults 0 --min-images $(IMAGES_MIN) --min-scripts $(SCRIPTS_MIN) || \
 		{ code=$$?; [ $$code != 124 ] || echo 'crashes: not done in $(CRASHES_SECONDS_MAX) s' >&2; exit $$code; }
-	$(TORTURE) --seed $(SEED) --threads $(THREADS) --time 30s --faults 100
+	$(TORTURE) --seed $(SEED) --threads $(THREADS) --time 15s --faults 100
 
 check:
 	$(CARGO) fmt --all -- --check

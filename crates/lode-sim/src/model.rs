@@ -409,8 +409,16 @@ fn seen(volume: &VolumeState, shadow: Option<&Shadow>, block: u64) -> Option<Arc
         if let Some(own) = shadow.blocks.get(&block) {
             return own.clone();
         }
-        if shadow.size.is_some_and(|size| block * volume.size() >= size.1) {
-            return None;
+        if let Some((_, least)) = shadow.size {
+            if block * volume.size() >= least {
+                return None;
+            }
+            let cut = least - block * volume.size();
+            if cut < volume.size() {
+                let mut bytes = volume.block(block)?.to_vec();
+                bytes[narrow(cut)..].fill(0);
+                return Some(bytes.into());
+            }
         }
     }
     volume.block(block).cloned()
