@@ -278,8 +278,11 @@ fn first_of(reader: &Reader<'_>, zone: u32, expected: Sequence, epoch: u64) -> R
     if zone < crate::shape::ROOT_ZONES || zone >= reader.shape.zones {
         return Ok(None);
     }
-    let bytes = reader.zone(zone);
+    let mut bytes = reader.zone(zone);
     bytes.readable(0, reader.shape.head)?;
+    if reader.header(&bytes, zone, 0).is_err() {
+        bytes = reader.zone(zone); // Read again, as above.
+    }
     Ok(match reader.header(&bytes, zone, 0) {
         Ok((header, BatchKind::Main))
             if header.sequence == expected.0
@@ -308,8 +311,13 @@ fn read_segment(reader: &Reader<'_>, span: RootSegment) -> Result<Candidate> {
         Some(scanned) if scanned.batches.first().is_some_and(|batch| batch.sequence.0 == span.first) => scanned,
         _ => {
             crate::mark("recovery: segment walked");
-            let bytes = reader.zone_from(span.zone, span.offset);
-            reader.walk(&bytes, span.zone, segment, Sequence(span.first), span.offset)?
+            // The end of the log decides what is lost: a read that went wrong must not look like it, so it is read again.
+            let walk = || {
+                let bytes = reader.zone_from(span.zone, span.offset);
+                reader.walk(&bytes, span.zone, segment, Sequence(span.first), span.offset)
+            };
+            let (first, second) = (walk()?, walk()?);
+            if second.batches.len() > first.batches.len() { second } else { first }
         }
     };
     Ok(Candidate { span, scanned })
@@ -350,7 +358,9 @@ fn read_log(reader: &Reader<'_>, root: &RootImage) -> Result<ReadLog> {
                 if batch.sequence >= witness
                     && batch.sequence.0 < span.end
                     && !planted::is(Bug::ChecksumMissesData)
-                    && let Err(problem) = reader.verify_data(&bytes, span.zone, batch)
+                    && let Err(problem) = reader
+                        .verify_data(&bytes, span.zone, batch)
+                        .or_else(|_| reader.verify_data(&reader.zone_from(span.zone, span.offset), span.zone, batch))
                 {
                     crate::mark("recovery: block torn behind the witness");
                     why = format!("zone {} offset {}: {problem}", span.zone, batch.offset);
