@@ -213,7 +213,7 @@ impl Candidate {
 }
 
 /// Reads the segments from the replay start on, as far as they can be followed.
-fn follow(reader: &Reader<'_>, root: &RootImage) -> Result<(Vec<Candidate>, Sequence)> {
+fn follow(reader: &Reader<'_>, root: &RootImage) -> Result<(Vec<Candidate>, Sequence, Option<u64>)> {
     let mut candidates: Vec<Candidate> = Vec::new();
     let mut witness = Sequence(root.root.durable);
     for span in &root.segments {
@@ -253,6 +253,7 @@ fn follow(reader: &Reader<'_>, root: &RootImage) -> Result<(Vec<Candidate>, Sequ
         last.last().map_or(Sequence(last.span.first), |batch| batch.sequence.next())
     });
     let mut looked = std::collections::BTreeSet::new();
+    let newer = std::cell::Cell::new(None);
     while let Some(zone) = to_look.pop() {
         if zone < crate::shape::ROOT_ZONES || zone >= reader.shape.zones || !looked.insert(zone) {
             continue;
@@ -260,7 +261,12 @@ fn follow(reader: &Reader<'_>, root: &RootImage) -> Result<(Vec<Candidate>, Sequ
         let bytes = reader.zone(zone);
         let mut scanned = Scanned::default();
         let of_interest = |header: &crate::format::header::Header| {
-            SegmentId(header.segment).epoch() == root.root.epoch && header.sequence >= end.0
+            let epoch = SegmentId(header.segment).epoch();
+            if epoch > root.root.epoch {
+                // Its root was durable before its first batch was written, and is gone.
+                newer.set(newer.get().max(Some(epoch)));
+            }
+            epoch == root.root.epoch && header.sequence >= end.0
         };
         reader.look_beyond(&bytes, zone, 0, of_interest, &mut scanned);
         if scanned.beyond.is_some() {
@@ -270,7 +276,7 @@ fn follow(reader: &Reader<'_>, root: &RootImage) -> Result<(Vec<Candidate>, Sequ
             }
         }
     }
-    Ok((candidates, witness))
+    Ok((candidates, witness, newer.get()))
 }
 
 /// The segment that starts in `zone` with this sequence in this epoch, if it does.
@@ -325,7 +331,7 @@ fn read_segment(reader: &Reader<'_>, span: RootSegment) -> Result<Candidate> {
 
 /// Decides what counts. See the drawing in the file's head.
 fn read_log(reader: &Reader<'_>, root: &RootImage) -> Result<ReadLog> {
-    let (candidates, witness) = follow(reader, root)?;
+    let (candidates, witness, newer) = follow(reader, root)?;
     let mut batches: Vec<(u32, SegmentId, Batch)> = Vec::new();
     let mut segments = Vec::new();
     let start = candidates.first().map_or(root.root.epoch_start, |first| first.span.first);
@@ -398,6 +404,14 @@ fn read_log(reader: &Reader<'_>, root: &RootImage) -> Result<ReadLog> {
         witness.0.max(segments.iter().filter(|span| span.end != u64::MAX).map(|span| span.end).max().unwrap_or(0));
     let damage = (physical.0 < durable).then(|| {
         format!("the log is damaged: expected every batch below sequence {durable}, which was durable; found them only below {} ({why})", physical.0)
+    });
+    let damage = damage.or_else(|| {
+        let epoch = newer?;
+        crate::mark("recovery: newest root lost");
+        Some(format!(
+            "the newest roots are damaged: expected a root of epoch {epoch}, which wrote a batch, found none newer than epoch {}",
+            root.root.epoch
+        ))
     });
     // An operation that goes on behind the end does not count.
     while batches.last().is_some_and(|(_, _, batch)| batch.continues) {
