@@ -28,6 +28,8 @@ const GATHER_BYTES: usize = 1 << 20;
 /// What was made of a section, before it is written.
 struct Encoded {
     key: SectionKey,
+    /// What the section lacked before: given back if it cannot be written.
+    before: (Lsn, Option<Lsn>),
     image: bool,
     bytes: Vec<u8>,
     checksum: u32,
@@ -72,13 +74,14 @@ impl State {
                 Err(leaf) => return Next::Load(LeafKey { list, section: number, leaf }),
             },
         };
+        let before = self.meta(key).map_or((Lsn(0), None), |meta| (meta.lsn, meta.dirty));
         self.clean(key);
         let Some((kind, leaves)) = encoded else { return Next::Nothing };
         if let Some(meta) = self.meta_mut(key) {
             meta.lsn = lsn;
         }
         let (bytes, checksum) = encode(kind, &leaves);
-        Next::Encoded(Encoded { key, image: kind == IMAGE, bytes, checksum })
+        Next::Encoded(Encoded { key, before, image: kind == IMAGE, bytes, checksum })
     }
 
     fn encode_lists(&self, number: u32) -> Pages {
@@ -121,6 +124,7 @@ impl State {
         let delta_bytes = 16 + deltas.iter().map(|(_, page)| 16 + page.len() as u64).sum::<u64>();
         let meta = &section.meta;
         let image = force_image
+            || meta.whole
             || meta.image.is_none()
             || meta.deltas.len() >= deltas_max
             || meta.delta_bytes() + delta_bytes > u64::from(meta.image.bytes);
@@ -149,6 +153,7 @@ impl State {
         let Some(meta) = self.meta_mut(encoded.key) else { return };
         if encoded.image {
             meta.image = object;
+            meta.whole = false;
             meta.deltas.clear();
         } else {
             meta.deltas.push(object);
@@ -159,6 +164,19 @@ impl State {
             meta.slot = Some(slot);
         }
         self.directory.dirty.insert(slot / slots_per_page);
+    }
+
+    /// The section could not be written: it lacks again what it lacked before, and since its leaves have forgotten what
+    /// changed, it must be written whole (I3). A root must not pass over it.
+    fn give_back(&mut self, encoded: &Encoded) {
+        let (lsn, Some(since)) = encoded.before else { return }; // It lacked nothing.
+        let Some(meta) = self.meta_mut(encoded.key) else { return };
+        meta.lsn = lsn;
+        meta.whole = true;
+        if let Some(newer) = meta.dirty.replace(since) {
+            self.dirty.remove(&(newer, encoded.key));
+        }
+        self.dirty.insert((since, encoded.key));
     }
 
     fn encode_directory_page(&self, number: u32) -> (Vec<u8>, u32) {
@@ -313,9 +331,16 @@ impl Inner {
             while gathered.iter().map(|encoded| encoded.bytes.len()).sum::<usize>()
                 < GATHER_BYTES.min(index(self.shape.zone_bytes / 8))
             {
-                match self.next_section(before, None)? {
-                    Some(encoded) => gathered.push(encoded),
-                    None => break,
+                match self.next_section(before, None) {
+                    Ok(Some(encoded)) => gathered.push(encoded),
+                    Ok(None) => break,
+                    Err(error) => {
+                        let mut core = self.core.lock();
+                        for encoded in &gathered {
+                            core.state.give_back(encoded);
+                        }
+                        return Err(error);
+                    }
                 }
             }
             if gathered.is_empty() {
@@ -353,7 +378,13 @@ impl Inner {
             }
             let objects: Vec<(&[u8], u32)> =
                 gathered[start..end].iter().map(|encoded| (&encoded.bytes[..], encoded.checksum)).collect();
-            let refs = self.write_objects(&objects)?;
+            let refs = self.write_objects(&objects).inspect_err(|_| {
+                crate::mark("checkpoint: sections given back");
+                let mut core = self.core.lock();
+                for encoded in &gathered[start..] {
+                    core.state.give_back(encoded);
+                }
+            })?;
             let mut core = self.core.lock();
             for (encoded, object) in gathered[start..end].iter().zip(refs) {
                 core.state.install(encoded, object);
@@ -371,7 +402,10 @@ impl Inner {
                 (number, core.state.encode_directory_page(number))
             };
             let (number, (bytes, checksum)) = page;
-            let object = self.write_objects(&[(&bytes, checksum)])?.remove(0);
+            let written = self.write_objects(&[(&bytes, checksum)]).inspect_err(|_| {
+                self.core.lock().state.directory.dirty.insert(number);
+            });
+            let object = written?.remove(0);
             let mut core = self.core.lock();
             let pages = &mut core.state.directory.pages;
             if pages.len() <= index(number) {

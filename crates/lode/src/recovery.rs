@@ -101,7 +101,14 @@ fn read_directory(medium: &dyn Medium, shape: &Shape, image: &RootImage, state: 
                     bytes: entry.bytes,
                     checksum: entry.checksum,
                 };
-                let meta = SectionMeta { slot: Some(entry.slot), lsn: Lsn(entry.lsn), dirty: None, image, deltas };
+                let meta = SectionMeta {
+                    slot: Some(entry.slot),
+                    lsn: Lsn(entry.lsn),
+                    dirty: None,
+                    whole: false,
+                    image,
+                    deltas,
+                };
                 match key {
                     SectionKey::Map(list, section) => maps.push((list, section, meta, entry.leaves)),
                     SectionKey::Lists(page) => {

@@ -348,12 +348,19 @@ impl Unit {
         if first >= last {
             return if bytes == 0 { Ok(()) } else { self.write_at(volume, offset, &vec![0; index64(bytes)]) };
         }
-        let head = first * block_bytes - offset;
-        if head > 0 {
-            self.write_at(volume, offset, &vec![0; index64(head)])?;
+        // Both edges are promised before either is written: `Full` leaves the unit as it was.
+        let (head, tail) = (first * block_bytes - offset, end.saturating_sub(last * block_bytes));
+        for (bytes, block) in [(head, first.wrapping_sub(1)), (tail, last)] {
+            if bytes > 0 {
+                self.reserve(volume.list(), volume.block_bytes(), block, block + 1)?;
+            }
         }
-        if end > last * block_bytes {
-            self.write_at(volume, last * block_bytes, &vec![0; index64(end - last * block_bytes)])?;
+        for (bytes, at) in [(head, offset), (tail, last * block_bytes)] {
+            if bytes > 0 {
+                let done = self.write_blocks(volume, at, &vec![0; index64(bytes)]);
+                self.broken |= done.is_err();
+                done?;
+            }
         }
         self.drop_blocks(volume.list(), first, last);
         let shadow = self.lists.entry(volume.list()).or_default();
@@ -530,18 +537,12 @@ impl Unit {
         records += holes;
         let most = u64::from(shape.batch_bytes - shape.head) / 2;
         if records + u64::from(data) <= most {
-            Plan {
-                data,
-                records: u32::try_from(records).expect("less than a batch"),
-                chained: false,
-                zones: 3,
-                bytes: records,
-            }
+            Plan { data, records: u32::try_from(records).expect("less than a batch"), chained: false, zones: 3, holes }
         } else {
             // The records are written twice, and the end of each zone is lost.
             let per_zone = u64::from(shape.zone_bytes - shape.batch_bytes) / 2 - u64::from(shape.head);
             let zones = 4 + usize::try_from(records / per_zone.max(1)).expect("fewer than there are zones");
-            Plan { data, records: 0, chained: true, zones, bytes: records }
+            Plan { data, records: 0, chained: true, zones, holes }
         }
     }
 
@@ -592,19 +593,17 @@ impl Unit {
         for (list, first, end) in self.hole_ranges() {
             discards.extend(core.discards(list, first, end)?);
         }
-        let mut bytes = u64::from(put_bytes(1));
+        let mut bytes = 0;
         for record in &discards {
             let mut encoded = Vec::new();
             record.encode(&mut encoded);
             bytes += len_u64(encoded.len());
         }
-        if !plan.chained && bytes > plan.bytes {
+        if bytes > plan.holes {
             return Err(Again::Space(0)); // More leaves came to hold blocks since the plan was made.
         }
         if plan.chained {
-            let zones =
-                plan.zones.max(4 + usize::try_from(bytes / u64::from(self.disk.shape.zone_bytes / 4)).expect("few"));
-            if core.writer.ready.len() < zones.min(plan.zones) {
+            if core.writer.ready.len() < plan.zones {
                 return Err(Again::Space(0));
             }
             core.writer.seal(false);
@@ -680,7 +679,8 @@ struct Plan {
     records: u32,
     chained: bool,
     zones: usize,
-    bytes: u64,
+    /// Bytes that the records of discards may take.
+    holes: u64,
 }
 
 impl ListShadow {

@@ -101,7 +101,7 @@ impl Inner {
 
     /// What follows an operation: a disk without threads appends what was sealed, and syncs once a segment (R13).
     pub fn after_operation<'a>(&'a self, core: MutexGuard<'a, Core>) {
-        if self.options.background {
+        if self.options.background && !core.stop {
             let wake = core.writer.is_queued() && core.idle_writers > 0;
             drop(core);
             if wake {
@@ -125,10 +125,11 @@ impl Inner {
             if core.stop {
                 return;
             }
-            if core.failed.is_none() && core.writer.is_queued() && core.appending < APPENDS_MAX {
-                core = self.append_one(core);
-            } else if core.failed.is_none() && core.writer.wants_sync && !core.syncing && core.appending == 0 {
+            // The sync of a sealed segment comes first, or a stream that never pauses would put it off for ever (R13).
+            if core.failed.is_none() && core.writer.wants_sync && !core.syncing {
                 core = self.sync_now(core);
+            } else if core.failed.is_none() && core.writer.is_queued() && core.appending < APPENDS_MAX {
+                core = self.append_one(core);
             } else {
                 core.idle_writers += 1;
                 self.work.wait(&mut core);

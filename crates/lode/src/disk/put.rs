@@ -116,19 +116,13 @@ impl Inner {
         mut change: impl FnMut(&mut Core) -> std::result::Result<T, Again>,
         mut rebase: impl FnMut() -> Result<()>,
     ) -> Result<T> {
-        let mut tries = 0;
         loop {
             match self.with_room(data, records, claim, &mut change)? {
                 Ok(done) => return Ok(done),
                 Err(Again::Load(key)) => self.load(key)?,
                 Err(Again::Base | Again::Cut) => rebase()?,
                 Err(Again::Never(error)) => return Err(error),
-                Err(Again::Space(needed)) => {
-                    tries += 1;
-                    let core = self.core.lock();
-                    let _ = tries;
-                    return Err(self.full(&core, needed));
-                }
+                Err(Again::Space(needed)) => return Err(self.full(&self.core.lock(), needed)),
             }
         }
     }

@@ -73,7 +73,8 @@ impl Inner {
                 crate::mark("space: cleaning is fruitless");
                 return Err(self.full(&core, 0));
             }
-            if self.options.background {
+            // Volumes may outlive the threads, which end with the last handle of the disk: then the caller does the work.
+            if self.options.background && !core.stop {
                 let rounds = core.rounds;
                 self.keeper.notify_all();
                 self.space.wait_for(&mut core, Duration::from_millis(100));

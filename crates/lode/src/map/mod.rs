@@ -42,6 +42,8 @@ pub(crate) struct SectionMeta {
     pub lsn: Lsn,
     /// The first record that is not.
     pub dirty: Option<Lsn>,
+    /// It must be written as an image next, since its leaves do not know any more what changed.
+    pub whole: bool,
     /// The newest image.
     pub image: ObjectRef,
     /// Changes since the image, oldest first.

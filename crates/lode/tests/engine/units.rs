@@ -202,3 +202,13 @@ fn a_unit_that_cuts_inside_a_block_keeps_what_others_wrote_in_front_of_the_cut()
     assert!(read[100..1000].iter().all(|byte| *byte == 2));
     assert!(read[1000..].iter().all(|byte| *byte == 0));
 }
+
+#[test]
+fn a_volume_that_outlives_its_disk_goes_on_without_the_threads() {
+    let disk = Disk::open(medium(64, 256 << 10, 4096), &OpenOptions::default()).unwrap();
+    let volume = disk.create_volume("v", &options(4 << 20, 4096)).unwrap();
+    drop(disk);
+    for step in 0..20_000u64 {
+        volume.write_at((step * 7919 % 1024) * 4096, &[3; 4096]).unwrap();
+    }
+}
