@@ -516,3 +516,7 @@ impl Inner {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "checkpoint_tests.rs"]
+mod tests;

@@ -1,0 +1,46 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::format::records::{Compression, ListState};
+use crate::shape::Shape;
+use crate::types::{Kind, ListId, Location, SegmentId};
+use lode_media::Geometry;
+
+#[test]
+fn a_section_that_could_not_be_written_lacks_again_what_it_lacked() {
+    let shape = Shape::new(Geometry { zones: 64, zone_bytes: 1 << 20, append_align: 4096, devices: 1 }).unwrap();
+    let mut state = State::new(shape);
+    let (list, key) = (ListId(1), SectionKey::Map(ListId(1), 0));
+    state.install_list(ListMeta {
+        list,
+        block_shift: 12,
+        compression: Compression::None,
+        state: ListState::There,
+        bytes: 1 << 20,
+        name: "v".to_owned(),
+    });
+    state.zone_opened(9, Holds::Main, SegmentId(1), Lsn(1));
+    for block in 0..4u32 {
+        let place = Location::new(9, 4096 * (block + 1), 4096, Kind::Raw);
+        state.apply_put(list, u64::from(block), place, block, Location::NONE, Lsn(10 + u64::from(block)));
+    }
+    let Next::Encoded(first) = state.encode_next(Lsn(u64::MAX), Lsn(20), Some(key)) else { panic!("nothing to write") };
+    assert_eq!(state.meta(key).unwrap().dirty, None);
+
+    // Meanwhile another change comes; then the write fails.
+    let place = Location::new(9, 4096 * 9, 4096, Kind::Raw);
+    state.apply_put(list, 7, place, 7, Location::NONE, Lsn(25));
+    state.give_back(&first);
+    assert_eq!(state.meta(key).unwrap().dirty, Some(Lsn(10)), "replay must begin before what is not written");
+    assert!(state.dirty.contains(&(Lsn(10), key)) && !state.dirty.contains(&(Lsn(25), key)));
+
+    // The next time everything is written, although the leaves have forgotten the first changes.
+    let Next::Encoded(second) = state.encode_next(Lsn(u64::MAX), Lsn(30), Some(key)) else {
+        panic!("nothing to write")
+    };
+    assert!(second.image);
+    let mut leaf = crate::map::leaf::Leaf::new(shape.leaf_blocks());
+    let index_bytes = 16 + 16;
+    page::apply(&second.bytes[index_bytes..], &mut leaf).unwrap();
+    assert_eq!(leaf.iter().map(|(at, _, _)| at).collect::<Vec<_>>(), [0, 1, 2, 3, 7]);
+}
