@@ -17,29 +17,39 @@ use crate::format::root::{Root, RootImage};
 use crate::log::side::Side;
 use crate::map::{SectionMeta, Slot, page};
 use crate::state::{LeafKey, SectionKey, State};
-use crate::types::{Lsn, index, len_u32};
+use crate::types::{GRANULE, Lsn, index, len_u32, len_u64};
 use crate::zones::Holds;
-use lode_media::{AlignedBuffer, Position};
+use lode_media::Position;
 use std::collections::BTreeMap;
 
 /// So many bytes of objects are gathered before they are written.
 const GATHER_BYTES: usize = 1 << 20;
 
+/// What a section lacked before it was taken to be written: the record it was written at, the first that it lacked.
+type Before = (Lsn, Option<Lsn>);
+
 /// What was made of a section, before it is written.
 struct Encoded {
     key: SectionKey,
-    /// What the section lacked before: given back if it cannot be written.
-    before: (Lsn, Option<Lsn>),
+    /// Given back if it cannot be written.
+    before: Before,
     image: bool,
     bytes: Vec<u8>,
     checksum: u32,
+}
+
+/// The pages of a section, and what it lacked before.
+struct Taken {
+    key: SectionKey,
+    before: Before,
+    pages: Pages,
 }
 
 /// The kind of an object and its leaves' pages.
 type Pages = (u32, Vec<(u32, Vec<u8>)>);
 
 enum Next {
-    Encoded(Encoded),
+    Taken(Taken),
     Load(LeafKey),
     Nothing,
 }
@@ -60,8 +70,8 @@ impl State {
         zones
     }
 
-    /// The next section that lacks a record below `before`, encoded; or what must be loaded for that.
-    fn encode_next(&mut self, before: Lsn, lsn: Lsn, forced: Option<SectionKey>) -> Next {
+    /// The pages of the next section that lacks a record below `before`; or what must be loaded for that.
+    fn take_next(&mut self, before: Lsn, lsn: Lsn, forced: Option<SectionKey>) -> Next {
         let Some(key) = forced.or_else(|| self.dirty.first().filter(|(dirty, _)| *dirty < before).map(|(_, key)| *key))
         else {
             return Next::Nothing;
@@ -76,12 +86,11 @@ impl State {
         };
         let before = self.meta(key).map_or((Lsn(0), None), |meta| (meta.lsn, meta.dirty));
         self.clean(key);
-        let Some((kind, leaves)) = encoded else { return Next::Nothing };
+        let Some(pages) = encoded else { return Next::Nothing };
         if let Some(meta) = self.meta_mut(key) {
             meta.lsn = lsn;
         }
-        let (bytes, checksum) = encode(kind, &leaves);
-        Next::Encoded(Encoded { key, before, image: kind == IMAGE, bytes, checksum })
+        Next::Taken(Taken { key, before, pages })
     }
 
     fn encode_lists(&self, number: u32) -> Pages {
@@ -168,15 +177,15 @@ impl State {
 
     /// The section could not be written: it lacks again what it lacked before, and since its leaves have forgotten what
     /// changed, it must be written whole (I3). A root must not pass over it.
-    fn give_back(&mut self, encoded: &Encoded) {
-        let (lsn, Some(since)) = encoded.before else { return }; // It lacked nothing.
-        let Some(meta) = self.meta_mut(encoded.key) else { return };
+    fn give_back(&mut self, key: SectionKey, before: Before) {
+        let (lsn, Some(since)) = before else { return }; // It lacked nothing.
+        let Some(meta) = self.meta_mut(key) else { return };
         meta.lsn = lsn;
         meta.whole = true;
         if let Some(newer) = meta.dirty.replace(since) {
-            self.dirty.remove(&(newer, encoded.key));
+            self.dirty.remove(&(newer, key));
         }
-        self.dirty.insert((since, encoded.key));
+        self.dirty.insert((since, key));
     }
 
     fn encode_directory_page(&self, number: u32) -> (Vec<u8>, u32) {
@@ -279,48 +288,45 @@ impl Inner {
 
     /// Writes objects to both table streams. Gives back where they lie, in order.
     fn write_objects(&self, objects: &[(&[u8], u32)]) -> Result<Vec<ObjectRef>> {
-        let mut data = Vec::new();
         let mut offsets = Vec::new();
+        let mut data = 0;
         for (bytes, _) in objects {
-            offsets.push(len_u32(data.len()));
-            data.extend_from_slice(bytes);
-            data.resize(data.len().next_multiple_of(16), 0);
+            offsets.push(data);
+            data += len_u32(bytes.len()).next_multiple_of(GRANULE);
         }
-        self.table_room(len_u32(data.len()))?;
-        let mut places: Vec<(u32, u32)> = Vec::new();
-        let mut batches: Vec<(Position, AlignedBuffer)> = Vec::new();
-        {
+        self.table_room(data)?;
+        let [a, b] = {
             let mut core = self.core.lock();
             let core = &mut *core;
-            for side in [&mut core.table_a, &mut core.table_b] {
-                places.push((side.zone.expect("room was made"), side.data_offset(&self.shape)));
-                batches.push(side.build(&self.shape, self.disk, &data, &[], 0));
-            }
+            let sides = [&mut core.table_a, &mut core.table_b];
+            sides.map(|side| side.begin(&self.shape, self.disk, data, Vec::new(), 0))
+        };
+        // Both copies have the same body: it holds no records.
+        let body = a.body(objects.iter().map(|(bytes, _)| *bytes));
+        for batch in [&a, &b] {
+            let written = self.append_side(batch.at(), &[&batch.head(), &body])?;
+            self.core.lock().counters.checkpoint_bytes += written;
         }
-        for (at, buffer) in &batches {
-            self.append_side(*at, buffer)?;
-        }
-        let mut core = self.core.lock();
-        core.counters.checkpoint_bytes += batches.iter().map(|(_, buffer)| buffer.len() as u64).sum::<u64>();
         let refs = objects.iter().zip(offsets).map(|((bytes, checksum), offset)| ObjectRef {
-            zone_a: places[0].0,
-            offset_a: places[0].1 + offset,
-            zone_b: places[1].0,
-            offset_b: places[1].1 + offset,
+            zone_a: a.at().zone.0,
+            offset_a: a.data_offset() + offset,
+            zone_b: b.at().zone.0,
+            offset_b: b.data_offset() + offset,
             bytes: len_u32(bytes.len()),
             checksum: *checksum,
         });
         Ok(refs.collect())
     }
 
-    /// Appends a batch of a side stream.
-    pub(crate) fn append_side(&self, at: Position, buffer: &AlignedBuffer) -> Result<()> {
+    /// Appends a batch of a side stream. Gives back its bytes.
+    pub(crate) fn append_side(&self, at: Position, pieces: &[&[u8]]) -> Result<u64> {
         self.core.lock().alive()?;
-        self.medium.append(at, &[buffer]).map_err(|error| {
+        self.medium.append(at, pieces).map_err(|error| {
             let error = Error::media(format!("appending to zone {} at offset {}", at.zone.0, at.offset), error);
             self.core.lock().latch(&error);
             error
-        })
+        })?;
+        Ok(pieces.iter().map(|piece| len_u64(piece.len())).sum())
     }
 
     /// Writes every section that lacks a record below `before`. True: some were written.
@@ -337,7 +343,7 @@ impl Inner {
                     Err(error) => {
                         let mut core = self.core.lock();
                         for encoded in &gathered {
-                            core.state.give_back(encoded);
+                            core.state.give_back(encoded.key, encoded.before);
                         }
                         return Err(error);
                     }
@@ -355,8 +361,12 @@ impl Inner {
         loop {
             let mut core = self.core.lock();
             let lsn = core.writer.lsn;
-            match core.state.encode_next(before, lsn, forced) {
-                Next::Encoded(encoded) => return Ok(Some(encoded)),
+            match core.state.take_next(before, lsn, forced) {
+                Next::Taken(Taken { key, before, pages: (kind, leaves) }) => {
+                    drop(core);
+                    let (bytes, checksum) = encode(kind, &leaves);
+                    return Ok(Some(Encoded { key, before, image: kind == IMAGE, bytes, checksum }));
+                }
                 Next::Nothing => return Ok(None),
                 Next::Load(key) => {
                     drop(core);
@@ -382,7 +392,7 @@ impl Inner {
                 crate::mark("checkpoint: sections given back");
                 let mut core = self.core.lock();
                 for encoded in &gathered[start..] {
-                    core.state.give_back(encoded);
+                    core.state.give_back(encoded.key, encoded.before);
                 }
             })?;
             let mut core = self.core.lock();

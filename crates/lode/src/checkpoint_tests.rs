@@ -24,23 +24,21 @@ fn a_section_that_could_not_be_written_lacks_again_what_it_lacked() {
         let place = Location::new(9, 4096 * (block + 1), 4096, Kind::Raw);
         state.apply_put(list, u64::from(block), place, block, Location::NONE, Lsn(10 + u64::from(block)));
     }
-    let Next::Encoded(first) = state.encode_next(Lsn(u64::MAX), Lsn(20), Some(key)) else { panic!("nothing to write") };
+    let Next::Taken(first) = state.take_next(Lsn(u64::MAX), Lsn(20), Some(key)) else { panic!("nothing to write") };
     assert_eq!(state.meta(key).unwrap().dirty, None);
 
     // Meanwhile another change comes; then the write fails.
     let place = Location::new(9, 4096 * 9, 4096, Kind::Raw);
     state.apply_put(list, 7, place, 7, Location::NONE, Lsn(25));
-    state.give_back(&first);
+    state.give_back(first.key, first.before);
     assert_eq!(state.meta(key).unwrap().dirty, Some(Lsn(10)), "replay must begin before what is not written");
     assert!(state.dirty.contains(&(Lsn(10), key)) && !state.dirty.contains(&(Lsn(25), key)));
 
     // The next time everything is written, although the leaves have forgotten the first changes.
-    let Next::Encoded(second) = state.encode_next(Lsn(u64::MAX), Lsn(30), Some(key)) else {
-        panic!("nothing to write")
-    };
-    assert!(second.image);
+    let Next::Taken(second) = state.take_next(Lsn(u64::MAX), Lsn(30), Some(key)) else { panic!("nothing to write") };
+    let (kind, pages) = second.pages;
+    assert_eq!(kind, IMAGE);
     let mut leaf = crate::map::leaf::Leaf::new(shape.leaf_blocks());
-    let index_bytes = 16 + 16;
-    page::apply(&second.bytes[index_bytes..], &mut leaf).unwrap();
+    page::apply(&pages[0].1, &mut leaf).unwrap();
     assert_eq!(leaf.iter().map(|(at, _, _)| at).collect::<Vec<_>>(), [0, 1, 2, 3, 7]);
 }

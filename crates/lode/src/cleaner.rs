@@ -35,6 +35,8 @@ const MOVED_MIN: u32 = 16 << 10;
 
 /// So many rounds of cleaning in a row may gain nothing.
 const FRUITLESS_MAX: u32 = 32;
+/// While space is not low, zones of tables may hold this part of the image in garbage.
+const GARBAGE_SHARE: u64 = 64;
 
 /// Whose bytes lie at a place, as its batch says.
 #[derive(Clone, Copy)]
@@ -267,7 +269,7 @@ impl Inner {
         let mut moved: Vec<(Owner, Location)> = Vec::with_capacity(survivors.len());
         let mut start = 0;
         while start < survivors.len() {
-            let mut data: Vec<u8> = Vec::new();
+            let mut data = 0;
             let mut end = start;
             // A batch is cut to what is left of the zone; when that is little, the next zone is opened.
             let left = self.core.lock().moved.left(&shape);
@@ -280,20 +282,18 @@ impl Inner {
             while end < survivors.len() {
                 let bytes = len_u32(survivors[end].1.len()).next_multiple_of(crate::types::GRANULE);
                 let records = data_bytes(1) * len_u32(end - start + 1);
-                if len_u32(data.len()) + bytes + records > room {
+                if data + bytes + records > room {
                     break;
                 }
-                data.extend_from_slice(&survivors[end].1);
-                data.resize(data.len().next_multiple_of(16), 0);
+                data += bytes;
                 end += 1;
             }
             if end == start {
                 self.open_side(Holds::Moved)?; // Not even one block fits in what is left.
                 continue;
             }
-            let (at, buffer) = {
+            let batch = {
                 let mut core = self.core.lock();
-                let core = &mut *core;
                 let zone = core.moved.zone.expect("opened above");
                 let mut offset = core.moved.data_offset(&shape);
                 let mut records = Vec::new();
@@ -304,10 +304,11 @@ impl Inner {
                     moved.push((*owner, place));
                     offset += len_u32(stored.len()).next_multiple_of(crate::types::GRANULE);
                 }
-                core.moved.build(&shape, self.disk, &data, &records, len_u32(end - start))
+                core.moved.begin(&shape, self.disk, data, records, len_u32(end - start))
             };
-            self.append_side(at, &buffer)?;
-            self.core.lock().counters.cleaned_bytes += len_u64(buffer.len());
+            let body = batch.body(survivors[start..end].iter().map(|(_, stored)| &stored[..]));
+            let written = self.append_side(batch.at(), &[&batch.head(), &body])?;
+            self.core.lock().counters.cleaned_bytes += written;
             start = end;
         }
         if moved.is_empty() {
@@ -467,7 +468,7 @@ impl Inner {
             core.alive()?;
             let window = self.window_zones();
             let segments = &core.writer.segments;
-            let long = (segments.len() > window + (window / 16).max(1))
+            let long = (segments.len() > window + (window / 8).max(1))
                 .then(|| Lsn(segments[segments.len() - window].first_lsn));
             (core.available(), core.freeing.len() + core.verified.len(), long)
         };
@@ -518,8 +519,7 @@ impl Inner {
 
     /// How many zones of log recovery may have to read.
     fn window_zones(&self) -> usize {
-        let image = u64::from(self.shape.zones) * u64::from(self.shape.zone_bytes);
-        let window = self.options.checkpoint_window_bytes.unwrap_or((image / 16).min(1 << 30));
+        let window = self.options.window_bytes(&self.shape);
         usize::try_from(window / u64::from(self.shape.zone_bytes)).expect("fewer than there are zones").max(2)
     }
 
@@ -533,13 +533,17 @@ impl Inner {
                     let zone = core.state.zones.get(*zone);
                     !zone.open && matches!(zone.holds, Holds::TableA | Holds::TableB)
                 })
+                .filter(|zone| tables.contains_key(zone))
                 .collect();
             let live: u64 = tables.values().sum();
             let held = len_u64(zones.len()) * u64::from(self.shape.zone_bytes);
-            if zones.len() <= 4 || held < live * 2 {
+            // Garbage mostly dies zone by zone, as the oldest objects are written again in turn; until space is low it may wait.
+            let low = core.available() < index(RESERVE_ZONES) + LOW_ZONES;
+            let enough = if low { 0 } else { self.shape.image_bytes() / GARBAGE_SHARE };
+            if zones.len() <= 4 || held < (live * 2).max(enough) {
                 return Ok(false);
             }
-            let emptiest = zones.iter().filter(|zone| tables.contains_key(zone)).min_by_key(|zone| tables[zone]);
+            let emptiest = zones.iter().min_by_key(|zone| tables[zone]);
             let Some(zone) = emptiest else { return Ok(false) };
             core.state.touch_pages_in(*zone);
             core.state.sections_in(*zone)

@@ -97,6 +97,11 @@ impl Shape {
         })
     }
 
+    /// Bytes of the whole image.
+    pub fn image_bytes(&self) -> u64 {
+        u64::from(self.zones) * u64::from(self.zone_bytes)
+    }
+
     /// The largest block that a list of this disk may have.
     pub fn block_bytes_max(&self) -> u32 {
         let most = self.direct_bytes.min(BLOCK_BYTES_MAX);
@@ -131,10 +136,10 @@ impl Shape {
     }
 }
 
-/// The zone size chosen for an image of this size: about two thousand zones, between 64 KiB and 8 MiB:
+/// The zone size chosen for an image of this size: about a thousand zones, between 64 KiB and 8 MiB:
 /// larger ones would make the search for the end of the log longer.
 pub fn default_zone_bytes(image_bytes: u64) -> u32 {
-    let wanted = (image_bytes / 2048).clamp(64 << 10, 8 << 20);
+    let wanted = (image_bytes / 1024).clamp(64 << 10, 8 << 20);
     let bytes = 1u64 << wanted.ilog2();
     u32::try_from(bytes).expect("at most 8 MiB")
 }

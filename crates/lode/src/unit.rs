@@ -11,52 +11,33 @@
 //! cleaner can move it. Units do not lock: two that write one block are ordered by their commits (AR-01, AR-04).
 //! *Concurrent atomic recovery units*, sections 3 and 4; *Mime*, visibility groups.
 
+mod commit;
+mod shadow;
+
 use crate::disk::options::Survive;
-use crate::disk::put::{Again, NewBlock, Placed};
+use crate::disk::put::NewBlock;
 use crate::disk::read::{pack, unpack};
 use crate::disk::space::Claim;
 use crate::disk::{Core, Inner, charge};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::crc;
-use crate::format::records::{Record, put_bytes};
 use crate::shape::BLOCK_CHARGE;
 use crate::types::{Kind, ListId, Location, Lsn, UnitId, index, index64, len_u32, len_u64};
 use crate::volume::Volume;
-use std::collections::BTreeMap;
+use parking_lot::MutexGuard;
+use shadow::{Arena, Shadow, Shadows};
 use std::sync::Arc;
 
-/// A unit with more new data in memory than this spills it before its commit, which then copies none under the lock.
-const DIRECT_MAX: usize = 256 << 10;
-
-/// A block of a unit.
-enum Shadow {
-    /// In memory, as it will be stored.
-    Data { stored: Vec<u8>, kind: Kind, checksum: u32 },
-    /// In the log; the place is in [`Core::spilled`].
-    Spilled,
-}
-
-/// What a unit changed in one list.
-#[derive(Default)]
-struct ListShadow {
-    /// Its new size in bytes.
-    bytes: Option<u64>,
-    /// The smallest size it had on the way, in blocks: what lay behind is gone.
-    floor: Option<u64>,
-    blocks: BTreeMap<u64, Shadow>,
-    /// Discarded stretches; `blocks` counts before them.
-    holes: Vec<(u64, u64)>,
-    /// Where a new end lay inside of a block that the unit does not hold: what follows in that block is gone.
-    cuts: BTreeMap<u64, usize>,
-}
+/// The disk keeps so many chunks of ended units for new ones.
+const SPARE_CHUNKS: usize = 32;
 
 /// An open unit. Any number may be open at once, each used from any thread. Dropping it aborts it.
 pub struct Unit {
     disk: Arc<Inner>,
     id: UnitId,
-    lists: BTreeMap<ListId, ListShadow>,
-    /// Bytes of `Shadow::Data`.
-    memory: usize,
+    lists: Shadows,
+    /// What `Shadow::Data` names.
+    arena: Arena,
     reserved: u64,
     user_bytes: u64,
     has_spilled: bool,
@@ -84,8 +65,8 @@ impl Unit {
             simple: false,
             disk,
             id,
-            lists: BTreeMap::new(),
-            memory: 0,
+            lists: Shadows::default(),
+            arena: Arena::default(),
             reserved: 0,
             user_bytes: 0,
             has_spilled: false,
@@ -102,7 +83,7 @@ impl Unit {
 
     /// The size of the volume as this unit sees it.
     pub fn bytes(&self, volume: &Volume) -> Result<u64> {
-        match self.lists.get(&volume.list()).and_then(|list| list.bytes) {
+        match self.lists.get(volume.list()).and_then(|list| list.bytes) {
             Some(bytes) => Ok(bytes),
             None => volume.size(),
         }
@@ -111,7 +92,7 @@ impl Unit {
     fn check_range(&self, volume: &Volume, offset: u64, bytes: u64) -> Result<()> {
         volume.belongs_to(&self.disk)?;
         let size = self.bytes(volume)?;
-        crate::volume::check_range(&volume.name(), size, offset, bytes)
+        crate::volume::check_range(volume.label(), size, offset, bytes)
     }
 
     /// Reads: the unit's own shadow, else the committed state.
@@ -135,9 +116,10 @@ impl Unit {
     }
 
     fn read_block(&self, list: ListId, block_bytes: u32, block: u64, into: &mut [u8]) -> Result<()> {
-        let shadow = self.lists.get(&list);
+        let shadow = self.lists.get(list);
         match shadow.and_then(|shadow| shadow.blocks.get(&block)) {
-            Some(Shadow::Data { stored, kind, checksum }) => {
+            Some(Shadow::Data { piece, kind, checksum }) => {
+                let stored = self.arena.get(*piece);
                 let place = Location::new(1, 0, len_u32(stored.len()), *kind);
                 unpack(stored, place, *checksum, into).map_err(|problem| {
                     Error::new(ErrorKind::Corrupt, format!("memory of unit {}: {problem}", self.id.0))
@@ -192,14 +174,21 @@ impl Unit {
     /// Writes into the unit's shadow. `Full`: there is no space for it (P5); the unit stays as it was.
     pub fn write_at(&mut self, volume: &Volume, offset: u64, data: &[u8]) -> Result<()> {
         self.alive()?;
-        self.check_range(volume, offset, len_u64(data.len()))?;
+        volume.belongs_to(&self.disk)?;
+        let len = len_u64(data.len());
+        let block_bytes = u64::from(volume.block_bytes());
+        let core = self.disk.writable()?;
+        let size = match self.lists.get(volume.list()).and_then(|list| list.bytes) {
+            Some(bytes) => bytes,
+            None => core.check_list(volume.list(), 0)?.bytes,
+        };
+        crate::volume::check_range(volume.label(), size, offset, len)?;
         if data.is_empty() {
             return Ok(());
         }
-        let block_bytes = u64::from(volume.block_bytes());
-        let first = offset / block_bytes;
-        let end = (offset + len_u64(data.len())).div_ceil(block_bytes);
-        self.reserve(volume.list(), volume.block_bytes(), first, end)?;
+        let end = (offset + len).div_ceil(block_bytes);
+        let taken = self.promise(core, volume.list(), block_bytes, offset / block_bytes, end)?;
+        self.reserved += taken;
         let done = self.write_blocks(volume, offset, data);
         self.broken |= done.is_err();
         done
@@ -219,11 +208,16 @@ impl Unit {
     }
 
     /// Promises space for blocks that the unit does not hold yet, uncompressed (R27).
-    fn reserve(&mut self, list: ListId, block_bytes: u32, first: u64, end: u64) -> Result<()> {
-        let held = self.lists.get(&list).map_or(0, |shadow| shadow.blocks.range(first..end).count());
-        let wanted = (end - first - len_u64(held)).saturating_mul(u64::from(block_bytes) + BLOCK_CHARGE);
+    fn reserve(&mut self, list: ListId, block_bytes: u64, first: u64, end: u64) -> Result<()> {
+        self.reserved += self.promise(self.disk.writable()?, list, block_bytes, first, end)?;
+        Ok(())
+    }
+
+    fn promise(&self, core: MutexGuard<'_, Core>, list: ListId, block_bytes: u64, first: u64, end: u64) -> Result<u64> {
+        let held = self.lists.get(list).map_or(0, |shadow| shadow.blocks.range(first..end).count());
+        let wanted = (end - first - len_u64(held)).saturating_mul(block_bytes + BLOCK_CHARGE);
         let promisable = self.disk.shape.promisable();
-        let mut core = self.disk.admit(self.disk.writable()?, Claim::Data)?;
+        let mut core = self.disk.admit(core, Claim::Data)?;
         if core.promised().saturating_add(wanted) > promisable {
             // A simple operation gives back what it overwrites; only what it needs beyond that must be free.
             let mut freed = 0;
@@ -242,8 +236,7 @@ impl Unit {
             }
         }
         core.reserved += wanted;
-        self.reserved += wanted;
-        Ok(())
+        Ok(wanted)
     }
 
     fn write_blocks(&mut self, volume: &Volume, offset: u64, data: &[u8]) -> Result<()> {
@@ -266,26 +259,33 @@ impl Unit {
                 base = buffer;
                 &base
             };
-            let (stored, kind) = match pack(whole, volume.compression(), &mut scratch) {
-                Some(len) => (scratch[..len].to_vec(), Kind::Lz4),
-                None => (whole.to_vec(), Kind::Raw),
-            };
-            let checksum = crc(&stored);
-            self.memory += stored.len();
-            let shadow = self.lists.entry(list).or_default();
-            match shadow.blocks.insert(block, Shadow::Data { stored, kind, checksum }) {
-                Some(Shadow::Data { stored, .. }) => self.memory -= stored.len(),
-                Some(Shadow::Spilled) => self.forget_spilled(list, block),
-                _ => {}
+            match pack(whole, volume.compression(), &mut scratch) {
+                Some(len) => self.shadow(list, block, &scratch[..len], Kind::Lz4),
+                None => self.shadow(list, block, whole, Kind::Raw),
             }
             at += len_u64(len);
             rest = tail;
-            if self.memory > self.disk.options.unit_memory_bytes {
+            if self.arena.bytes() > self.disk.options.unit_memory_bytes {
                 self.spill()?;
             }
         }
         self.user_bytes += len_u64(data.len());
         Ok(())
+    }
+
+    fn shadow(&mut self, list: ListId, block: u64, stored: &[u8], kind: Kind) {
+        let checksum = crc(stored);
+        let blocks = &mut self.lists.of(list).blocks;
+        let piece = match blocks.get(&block) {
+            Some(Shadow::Data { piece, .. }) if piece.len() == len_u32(stored.len()) => {
+                self.arena.replace(*piece, stored);
+                *piece
+            }
+            _ => self.arena.push(stored, || self.disk.chunks.lock().pop().unwrap_or_default()),
+        };
+        if let Some(Shadow::Spilled) = blocks.insert(block, Shadow::Data { piece, kind, checksum }) {
+            self.forget_spilled(list, block);
+        }
     }
 
     fn forget_spilled(&self, list: ListId, block: u64) {
@@ -295,12 +295,21 @@ impl Unit {
         }
     }
 
+    /// Gives the arena's chunks back to the disk, for the next unit.
+    fn empty_arena(&mut self) {
+        if !self.arena.is_empty() {
+            let mut chunks = self.disk.chunks.lock();
+            chunks.extend(self.arena.clear());
+            chunks.truncate(SPARE_CHUNKS);
+        }
+    }
+
     /// Moves all data from memory into the log.
     fn spill(&mut self) -> Result<()> {
         let most = self.disk.shape.direct_bytes;
         let blocks_max = index(self.disk.shape.direct_blocks);
         self.has_spilled = true;
-        for (list, shadow) in &mut self.lists {
+        for (list, shadow) in self.lists.iter_mut() {
             let mut waiting: Vec<(u64, &mut Shadow)> = shadow
                 .blocks
                 .iter_mut()
@@ -312,26 +321,24 @@ impl Unit {
                 let mut chunk = Vec::new();
                 let mut bytes = 0;
                 for (block, shadow) in &waiting[start..] {
-                    let Shadow::Data { stored, kind, checksum } = &**shadow else { continue };
+                    let Shadow::Data { piece, kind, checksum } = **shadow else { continue };
+                    let stored = self.arena.get(piece);
                     let footprint = len_u32(stored.len()).next_multiple_of(crate::types::GRANULE);
                     if chunk.len() == blocks_max || (!chunk.is_empty() && bytes + footprint > most) {
                         break;
                     }
                     bytes += footprint;
-                    chunk.push(NewBlock { block: *block, stored, kind: *kind, checksum: *checksum, base: None });
+                    chunk.push(NewBlock { block: *block, stored, kind, checksum, base: None });
                 }
                 let count = chunk.len();
-                self.disk.spill(self.id, *list, &chunk)?;
-                drop(chunk);
+                self.disk.spill(self.id, list, &chunk)?;
                 for (_, shadow) in &mut waiting[start..start + count] {
-                    if let Shadow::Data { stored, .. } = &**shadow {
-                        self.memory -= stored.len();
-                    }
                     **shadow = Shadow::Spilled;
                 }
                 start += count;
             }
         }
+        self.empty_arena();
         Ok(())
     }
 
@@ -352,7 +359,7 @@ impl Unit {
         let (head, tail) = (first * block_bytes - offset, end.saturating_sub(last * block_bytes));
         for (bytes, block) in [(head, first.wrapping_sub(1)), (tail, last)] {
             if bytes > 0 {
-                self.reserve(volume.list(), volume.block_bytes(), block, block + 1)?;
+                self.reserve(volume.list(), block_bytes, block, block + 1)?;
             }
         }
         for (bytes, at) in [(head, offset), (tail, last * block_bytes)] {
@@ -363,20 +370,17 @@ impl Unit {
             }
         }
         self.drop_blocks(volume.list(), first, last);
-        let shadow = self.lists.entry(volume.list()).or_default();
-        shadow.holes.push((first, last));
+        self.lists.of(volume.list()).holes.push((first, last));
         Ok(())
     }
 
     fn drop_blocks(&mut self, list: ListId, first: u64, end: u64) {
-        let Some(shadow) = self.lists.get_mut(&list) else { return };
+        let Some(shadow) = self.lists.get_mut(list) else { return };
         let dropped: Vec<u64> = shadow.blocks.range(first..end).map(|(block, _)| *block).collect();
         let mut spilled = Vec::new();
         for block in dropped {
-            match shadow.blocks.remove(&block) {
-                Some(Shadow::Data { stored, .. }) => self.memory -= stored.len(),
-                Some(Shadow::Spilled) => spilled.push(block),
-                _ => {}
+            if let Some(Shadow::Spilled) = shadow.blocks.remove(&block) {
+                spilled.push(block);
             }
         }
         for block in spilled {
@@ -394,7 +398,7 @@ impl Unit {
         let (last, within) = (bytes / block_bytes, bytes % block_bytes);
         if within > 0 {
             // What is cut off the last block must read as zeros if the volume grows again.
-            let shadow = self.lists.entry(volume.list()).or_default();
+            let shadow = self.lists.of(volume.list());
             if !shadow.blocks.contains_key(&last) {
                 let cut = shadow.cuts.entry(last).or_insert(usize::MAX);
                 *cut = (*cut).min(index64(within));
@@ -407,7 +411,7 @@ impl Unit {
         if bytes < size {
             self.drop_blocks(volume.list(), blocks, u64::MAX);
         }
-        let shadow = self.lists.entry(volume.list()).or_default();
+        let shadow = self.lists.of(volume.list());
         shadow.bytes = Some(bytes);
         // Also when the volume grows: others may have made it longer still by the time of the commit.
         shadow.floor = Some(shadow.floor.map_or(blocks, |floor| floor.min(blocks)));
@@ -434,283 +438,14 @@ impl Unit {
 
     /// As if the unit had never been. Its space is free at once.
     pub fn abort(self) {}
-
-    pub(crate) fn commit_in_place(&mut self) -> Result<Lsn> {
-        self.alive()?;
-        if self.lists.values().all(ListShadow::is_empty) {
-            return Ok(self.disk.writable()?.writer.lsn);
-        }
-        let disk = Arc::clone(&self.disk);
-        loop {
-            if self.cut_bases.is_empty() {
-                self.cut_blocks()?;
-            }
-            let plan = self.plan(&disk);
-            if self.memory > 0 && (plan.chained || self.memory > DIRECT_MAX) {
-                self.spill()?;
-                continue;
-            }
-            if plan.chained {
-                disk.prepare_zones(plan.zones, Claim::Urgent)?;
-            }
-            let made = disk.with_room(plan.data, plan.records, Claim::Urgent, |core| self.apply(core, &plan))?;
-            match made {
-                Ok(lsn) => return Ok(lsn),
-                Err(Again::Load(key)) => disk.load(key)?,
-                Err(Again::Base) => {
-                    return Err(Error::new(
-                        ErrorKind::Conflict,
-                        "a block that was written in part has changed meanwhile",
-                    ));
-                }
-                Err(Again::Never(error)) => return Err(error),
-                Err(Again::Space(0)) => {}
-                Err(Again::Cut) => self.uncut_blocks(),
-                Err(Again::Space(needed)) => return Err(disk.full(&disk.core.lock(), needed)),
-            }
-        }
-    }
-
-    /// Makes the blocks that were cut inside part of the unit, out of what is committed now: what others wrote in front of
-    /// the cut stays. Their places are remembered, and asked for again when the commit is applied.
-    fn cut_blocks(&mut self) -> Result<()> {
-        self.cut_bases.clear();
-        if self.lists.values().all(|shadow| shadow.cuts.is_empty()) {
-            return Ok(());
-        }
-        for (volume, block, cut) in self.cut_volumes() {
-            let base = volume.place_of(block)?;
-            self.cut_bases.push((volume.list(), block, base));
-            if base.is_none() {
-                continue;
-            }
-            crate::mark("unit: a block cut at the commit");
-            let block_bytes = u64::from(volume.block_bytes());
-            self.reserve(volume.list(), volume.block_bytes(), block, block + 1)?;
-            let zeros = vec![0; index64(block_bytes) - cut];
-            self.write_blocks(&volume, block * block_bytes + len_u64(cut), &zeros)?;
-        }
-        Ok(())
-    }
-
-    /// The cuts that count: in blocks that neither the unit itself nor a hole replaces, and that are still there at the end.
-    fn cut_volumes(&self) -> Vec<(Volume, u64, usize)> {
-        let core = self.disk.core.lock();
-        let mut volumes = Vec::new();
-        for (list, shadow) in &self.lists {
-            let Some(meta) = core.state.lists.get(list).map(|list| &list.meta) else { continue };
-            let blocks = shadow.bytes.unwrap_or(meta.bytes).div_ceil(u64::from(meta.block_bytes()));
-            for (block, cut) in &shadow.cuts {
-                if *block < blocks && !shadow.blocks.contains_key(block) && !shadow.is_hole(*block) {
-                    let volume =
-                        Volume::new(Arc::clone(&self.disk), *list, &meta.name, meta.block_bytes(), meta.compression);
-                    volumes.push((volume, *block, *cut));
-                }
-            }
-        }
-        volumes
-    }
-
-    /// Takes back what `cut_blocks` made, since the committed block has changed meanwhile.
-    fn uncut_blocks(&mut self) {
-        for (list, block, _) in std::mem::take(&mut self.cut_bases) {
-            self.drop_blocks(list, block, block + 1);
-        }
-    }
-
-    /// How much room the commit needs: in one batch if it is small, else as a chain of them.
-    fn plan(&self, disk: &Inner) -> Plan {
-        let shape = &disk.shape;
-        let mut data = 0;
-        let mut records = len_u64(24);
-        for shadow in self.lists.values() {
-            records += 24 + 8 + 256 + 64;
-            for block in shadow.blocks.values() {
-                if let Shadow::Data { stored, .. } = block {
-                    data += len_u32(stored.len()).next_multiple_of(crate::types::GRANULE);
-                }
-                records += u64::from(put_bytes(1));
-            }
-        }
-        let holes: u64 =
-            self.hole_ranges().into_iter().map(|(list, first, end)| disk.discard_bytes(list, first, end)).sum();
-        records += holes;
-        let most = u64::from(shape.batch_bytes - shape.head) / 2;
-        if records + u64::from(data) <= most {
-            Plan { data, records: u32::try_from(records).expect("less than a batch"), chained: false, zones: 3, holes }
-        } else {
-            // The records are written twice, and the end of each zone is lost.
-            let per_zone = u64::from(shape.zone_bytes - shape.batch_bytes) / 2 - u64::from(shape.head);
-            let zones = 4 + usize::try_from(records / per_zone.max(1)).expect("fewer than there are zones");
-            Plan { data, records: 0, chained: true, zones, holes }
-        }
-    }
-
-    /// What turns into holes: stretches in order, none touching another, so that each block is freed once.
-    fn hole_ranges(&self) -> Vec<(ListId, u64, u64)> {
-        let mut merged: Vec<(ListId, u64, u64)> = Vec::new();
-        for (list, shadow) in &self.lists {
-            let mut holes = shadow.holes.clone();
-            holes.extend(shadow.floor.map(|floor| (floor, u64::MAX >> 1)));
-            holes.sort_unstable();
-            for (first, end) in holes {
-                match merged.last_mut() {
-                    Some(last) if last.0 == *list && last.2 >= first => last.2 = last.2.max(end),
-                    _ => merged.push((*list, first, end)),
-                }
-            }
-        }
-        merged
-    }
-
-    fn apply(&mut self, core: &mut Core, plan: &Plan) -> std::result::Result<Lsn, Again> {
-        let conflict = |error: Error| Again::Never(Error::new(ErrorKind::Conflict, error.to_string()));
-        // Everything is asked before anything is changed.
-        for (list, shadow) in &self.lists {
-            let meta = core.check_list(*list, 0).map_err(conflict)?;
-            let blocks = shadow.bytes.map_or(meta.blocks(), |bytes| bytes.div_ceil(u64::from(meta.block_bytes())));
-            if shadow.blocks.last_key_value().is_some_and(|(last, _)| *last >= blocks) {
-                return Err(conflict(Error::new(
-                    ErrorKind::Conflict,
-                    format!("{} was cut short to {blocks} blocks meanwhile", meta.name),
-                )));
-            }
-            for block in shadow.blocks.keys() {
-                core.state.lookup(*list, *block)?;
-            }
-        }
-        for (list, block, base) in &self.cut_bases {
-            if core.state.place(*list, *block)? != *base {
-                return Err(Again::Cut);
-            }
-        }
-        for (list, block, base) in &self.bases {
-            if core.state.lookup(*list, *block)?.map_or(Location::NONE, |(place, _)| place) != *base {
-                return Err(Again::Base);
-            }
-        }
-        let mut discards = Vec::new();
-        for (list, first, end) in self.hole_ranges() {
-            discards.extend(core.discards(list, first, end)?);
-        }
-        let mut bytes = 0;
-        for record in &discards {
-            let mut encoded = Vec::new();
-            record.encode(&mut encoded);
-            bytes += len_u64(encoded.len());
-        }
-        if bytes > plan.holes {
-            return Err(Again::Space(0)); // More leaves came to hold blocks since the plan was made.
-        }
-        if plan.chained {
-            if core.writer.ready.len() < plan.zones {
-                return Err(Again::Space(0));
-            }
-            core.writer.seal(false);
-        }
-        let chained = plan.chained;
-        let room = |core: &mut Core, bytes: u32| {
-            if chained {
-                core.writer.make_room(0, bytes, true, 1).expect("zones were made ready for the whole commit");
-                core.note_zones();
-            }
-        };
-        for record in &discards {
-            let mut encoded = Vec::new();
-            record.encode(&mut encoded);
-            room(core, len_u32(encoded.len()));
-            core.write_record(record);
-        }
-        let mut blocks = 0;
-        for (list, shadow) in &self.lists {
-            if let Some(bytes) = shadow.bytes {
-                let mut meta = core.check_list(*list, 0).expect("checked above").clone();
-                meta.bytes = bytes;
-                room(core, 512);
-                core.write_record(&Record::List(meta));
-            }
-            blocks += len_u64(shadow.blocks.len());
-            self.put(core, *list, shadow, room);
-        }
-        room(core, 24);
-        core.write_record(&Record::Commit { unit: self.id, blocks });
-        core.counters.user_bytes += self.user_bytes;
-        self.release(core);
-        Ok(core.writer.lsn)
-    }
-
-    fn put(&self, core: &mut Core, list: ListId, shadow: &ListShadow, room: impl FnMut(&mut Core, u32)) {
-        let mut placed = Vec::with_capacity(shadow.blocks.len());
-        for (block, shadow) in &shadow.blocks {
-            let (place, checksum) = match shadow {
-                Shadow::Data { stored, kind, checksum } => (core.writer.place(stored, *kind), *checksum),
-                Shadow::Spilled => core.spilled[&self.id][&(list, *block)],
-            };
-            let old = core.state.place(list, *block).expect("looked up before anything was changed");
-            placed.push(Placed { block: *block, place, checksum, old });
-        }
-        core.put_placed(list, placed.into_iter(), room);
-    }
-
-    /// Gives back what the unit held: its reservation and its listed places.
-    fn release(&mut self, core: &mut Core) {
-        core.reserved -= std::mem::take(&mut self.reserved);
-        if let Some(spilled) = core.spilled.remove(&self.id) {
-            for (place, _) in spilled.values() {
-                core.state.zones.get_mut(place.zone()).shadow -= place.footprint();
-            }
-        }
-        self.lists.clear();
-        self.has_spilled = false;
-    }
 }
 
 impl Drop for Unit {
     fn drop(&mut self) {
+        self.empty_arena();
         if self.reserved > 0 || self.has_spilled {
             let disk = Arc::clone(&self.disk);
             self.release(&mut disk.core.lock());
         }
-    }
-}
-
-struct Plan {
-    data: u32,
-    records: u32,
-    chained: bool,
-    zones: usize,
-    /// Bytes that the records of discards may take.
-    holes: u64,
-}
-
-impl ListShadow {
-    fn is_hole(&self, block: u64) -> bool {
-        self.floor.is_some_and(|floor| block >= floor)
-            || self.holes.iter().any(|(first, end)| (*first..*end).contains(&block))
-    }
-
-    fn is_empty(&self) -> bool {
-        self.blocks.is_empty() && self.holes.is_empty() && self.bytes.is_none() && self.floor.is_none()
-    }
-}
-
-impl Inner {
-    /// About how many bytes of records a discard takes, at most.
-    fn discard_bytes(&self, list: ListId, first: u64, end: u64) -> u64 {
-        let core = self.core.lock();
-        let Some(owner) = core.state.lists.get(&list) else { return 0 };
-        let shift = self.shape.section_blocks_shift();
-        let mut bytes = 0;
-        for (number, section) in owner.sections.iter().enumerate().skip(index64((first >> shift).min(1 << 24))) {
-            let number = len_u64(number);
-            if (number << shift) >= end {
-                break;
-            }
-            let Some(section) = section else { continue };
-            let leaves = section.slots.iter().filter(|slot| !matches!(slot, crate::map::Slot::Absent)).count();
-            let zones = u64::from(self.shape.leaf_blocks().min(self.shape.zones));
-            bytes += len_u64(leaves) * (40 + 12 * zones);
-        }
-        bytes
     }
 }

@@ -60,6 +60,10 @@ impl Volume {
         self.name.to_string()
     }
 
+    pub(crate) fn label(&self) -> &str {
+        &self.name
+    }
+
     /// The list that holds it.
     pub fn list(&self) -> ListId {
         self.list

@@ -21,6 +21,7 @@ pub fn run(settings: &Settings) -> Result<Report> {
     let data = Data::new();
     let mut lode = Samples::default();
     let mut peers = [1, 4, 8].map(|depth| (depth, Samples::default()));
+    let mut limit = Samples::default();
     interleave(
         settings.rounds,
         |round| {
@@ -33,6 +34,7 @@ pub fn run(settings: &Settings) -> Result<Report> {
             for (depth, samples) in &mut peers {
                 samples.push(raw.in_order(bytes, *depth)? / 1e6);
             }
+            limit.push(raw.in_order_on_huge_pages(bytes)? / 1e6);
             Ok(())
         },
     )?;
@@ -40,6 +42,7 @@ pub fn run(settings: &Settings) -> Result<Report> {
     for (depth, samples) in &peers {
         report.notes.push(format!("raw writes in order, depth {depth}: {:.0} MB/s", samples.median()));
     }
+    report.notes.push(format!("raw writes in order out of huge pages, as lode's are: {:.0} MB/s", limit.median()));
     let best = peers.into_iter().max_by(|a, b| a.1.median().total_cmp(&b.1.median()));
     if let Some((depth, samples)) = best {
         let name = format!("1 MiB direct writes in order, depth {depth}, fdatasync every 16 MiB");

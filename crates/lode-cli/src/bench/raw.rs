@@ -6,10 +6,13 @@ use crate::failure::{Failure, Result};
 use crate::random::Random;
 use lode_media::AlignedBuffer;
 use std::fs::File;
+use std::ops::Deref;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
+
+const PIECE: usize = 1 << 20;
 
 /// A place for direct I/O, with a log in it that goes round.
 pub struct Raw {
@@ -42,8 +45,31 @@ pub fn together(threads: usize, work: impl Fn(usize) -> Result<()> + Sync) -> Re
     }
 }
 
+/// Noise that direct I/O takes, in ordinary memory as programs have it.
+pub struct Noise {
+    memory: Vec<u8>,
+    start: usize,
+    bytes: usize,
+}
+
+impl Deref for Noise {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.memory[self.start..self.start + self.bytes]
+    }
+}
+
 /// A buffer of noise that direct I/O takes.
-pub fn noise(bytes: usize) -> AlignedBuffer {
+pub fn noise(bytes: usize) -> Noise {
+    const SECTOR: usize = 4096;
+    let mut memory = vec![0; bytes + SECTOR];
+    let start = memory.as_ptr().addr().next_multiple_of(SECTOR) - memory.as_ptr().addr();
+    Random::new(7).fill(&mut memory);
+    Noise { memory, start, bytes }
+}
+
+/// The same on huge pages, which devices take faster.
+fn noise_on_huge_pages(bytes: usize) -> AlignedBuffer {
     let mut buffer = AlignedBuffer::new(bytes);
     Random::new(7).fill(&mut buffer);
     buffer
@@ -88,13 +114,26 @@ impl Raw {
 
     /// Writes `bytes` in order, 1 MiB at a time and `depth` at once, durable every 16 MiB. Returns bytes a second.
     pub fn in_order(&self, bytes: u64, depth: usize) -> Result<f64> {
-        const PIECE: usize = 1 << 20;
+        self.in_order_from(bytes, depth, || noise(PIECE))
+    }
+
+    /// The same out of huge pages: what the device can do at best.
+    pub fn in_order_on_huge_pages(&self, bytes: u64) -> Result<f64> {
+        self.in_order_from(bytes, 1, || noise_on_huge_pages(PIECE))
+    }
+
+    fn in_order_from<B: Deref<Target = [u8]>>(
+        &self,
+        bytes: u64,
+        depth: usize,
+        source: impl Fn() -> B + Sync,
+    ) -> Result<f64> {
         const GROUP: usize = 16;
         let groups = bytes / wide(GROUP * PIECE);
         let barrier = Barrier::new(depth);
         let start = Instant::now();
         together(depth, |thread| {
-            let buffer = noise(PIECE);
+            let buffer = source();
             let mut outcome = Ok(());
             // A thread that failed goes on through the barriers, or the others would wait for ever.
             for group in 0..groups {

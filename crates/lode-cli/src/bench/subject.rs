@@ -125,9 +125,9 @@ impl Subject {
 pub struct Data(Vec<u8>);
 
 impl Data {
-    /// Eight mebibytes of noise.
+    /// Little more than the mebibyte from which the raw peers write, so that both sides' sources are equally near.
     pub fn new() -> Data {
-        let mut bytes = vec![0; 8 << 20];
+        let mut bytes = vec![0; (1 << 20) + (64 << 10)];
         Random::new(3).fill(&mut bytes);
         Data(bytes)
     }

@@ -37,8 +37,7 @@ impl Inner {
     /// Syncs the medium. What was appended before is durable afterwards.
     pub fn sync_now<'a>(&'a self, mut core: MutexGuard<'a, Core>) -> MutexGuard<'a, Core> {
         core.syncing = true;
-        core.writer.wants_sync = false;
-        let through = core.writer.appended;
+        let through = core.writer.begin_sync();
         drop(core);
         let synced = if planted::is(Bug::SkipSync) { Ok(()) } else { self.medium.sync() };
         let mut core = self.core.lock();

@@ -5,7 +5,7 @@
 //! keeper, that checkpoints and cleans. A disk opened with `background: false` has none: the caller's thread does all
 //! work, in an order that depends on nothing but the calls.
 //!
-//! Lock order: `maintaining`, then `core`. Nothing else is nested.
+//! Lock order: `maintaining`, then `core`. Nothing else is nested; `chunks` is held alone.
 
 pub(crate) mod flush;
 pub(crate) mod load;
@@ -109,6 +109,8 @@ pub(crate) struct Inner {
     pub maintaining: Mutex<()>,
     pub cache: Option<read::Cache>,
     pub next_unit: AtomicU64,
+    /// Emptied memory of ended units, for new ones.
+    pub chunks: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Inner {

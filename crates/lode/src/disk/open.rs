@@ -269,7 +269,7 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         let end = spans.get(n + 1).map_or(sequence.0, |next| next.first);
         spans[n].end = spans[n].end.min(end);
     }
-    let writer = Writer::new(shape, disk, epoch, sequence, lsn, spans.into());
+    let writer = Writer::new(shape, disk, epoch, sequence, lsn, spans.into(), options.window_bytes(&shape));
     let mut core = Core {
         writer,
         moved: Side::new(BatchKind::Moved),
@@ -320,6 +320,7 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         keeper: Condvar::new(),
         maintaining: Mutex::new(()),
         next_unit: AtomicU64::new(UnitId(epoch << 40).0 + 1),
+        chunks: Mutex::new(Vec::new()),
         options,
     }
 }

@@ -1,6 +1,7 @@
 //! What callers choose and what they are told: plain data.
 
 use crate::format::records::Compression;
+use crate::shape::Shape;
 use crate::types::{ListId, Lsn};
 
 /// Which failures a flush protects from (P3). Cost: `Process` an append, `Power` an append and a device sync.
@@ -56,6 +57,13 @@ impl Default for OpenOptions {
             checkpoint_window_bytes: None,
             expect_at_least: None,
         }
+    }
+}
+
+impl OpenOptions {
+    /// Bytes of log that recovery may have to read.
+    pub(crate) fn window_bytes(&self, shape: &Shape) -> u64 {
+        self.checkpoint_window_bytes.unwrap_or((shape.image_bytes() / 16).min(1 << 30))
     }
 }
 

@@ -242,15 +242,20 @@ pub(crate) struct Run {
 impl Run {
     /// Takes one more block; what does not join the run ends it first.
     pub fn push(&mut self, core: &mut Core, list: ListId, placed: Placed) {
-        let count = len_u32(self.entries.len());
-        let joins =
-            count > 0 && self.first + u64::from(count) == placed.block && self.place.step(count) == placed.place;
-        if !joins {
+        if !self.joins(&placed) {
             self.end(core, list);
+        }
+        if self.entries.is_empty() {
             self.first = placed.block;
             self.place = placed.place;
         }
         self.entries.push((placed.old, placed.checksum));
+    }
+
+    /// Whether the block goes on where the run ends, or begins one.
+    pub fn joins(&self, placed: &Placed) -> bool {
+        let count = len_u32(self.entries.len());
+        count == 0 || (self.first + u64::from(count) == placed.block && self.place.step(count) == placed.place)
     }
 
     /// Writes and applies what was gathered. Room was made for it.
@@ -258,7 +263,10 @@ impl Run {
         if self.entries.is_empty() {
             return;
         }
-        let lsn = core.writer.record(|into| encode_put(list, self.first, self.place, &self.entries, into));
+        let lsn = core.writer.record(|into| match self.entries[..] {
+            [(old, checksum)] => encode_one_put(list, self.first, self.place, old, checksum, into),
+            _ => encode_put(list, self.first, self.place, &self.entries, into),
+        });
         let mut at = self.place;
         for (n, (old, checksum)) in self.entries.iter().enumerate() {
             core.state.apply_put(list, self.first + len_u64(n), at, *checksum, *old, lsn);
@@ -267,7 +275,7 @@ impl Run {
         self.entries.clear();
     }
 
-    fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.entries.len()
     }
 }
@@ -335,30 +343,5 @@ impl Core {
     pub fn entries_max(&self) -> usize {
         let shape = &self.state.shape;
         (index(shape.batch_bytes - shape.head) / 4 / 12).clamp(1, 1024)
-    }
-
-    /// Writes the Put records of blocks that lie in the log already, in order. `room` makes room for the next record.
-    pub fn put_placed(
-        &mut self,
-        list: ListId,
-        blocks: impl Iterator<Item = Placed>,
-        mut room: impl FnMut(&mut Core, u32),
-    ) {
-        let most = self.entries_max();
-        let mut run = Run::default();
-        for placed in blocks {
-            let count = len_u32(run.len());
-            let joins =
-                count > 0 && run.first + u64::from(count) == placed.block && run.place.step(count) == placed.place;
-            if run.len() == most || (count > 0 && !joins) {
-                room(self, put_bytes(run.len()));
-                run.end(self, list);
-            }
-            run.push(self, list, placed);
-        }
-        if run.len() > 0 {
-            room(self, put_bytes(run.len()));
-            run.end(self, list);
-        }
     }
 }

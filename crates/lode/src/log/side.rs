@@ -7,7 +7,7 @@
 use crate::format::VERSION;
 use crate::format::header::{BatchKind, Header, MAGIC, NO_ZONE};
 use crate::shape::Shape;
-use crate::types::{SegmentId, index, len_u32};
+use crate::types::{GRANULE, SegmentId, index, len_u32};
 use lode_media::{AlignedBuffer, Position, ZoneId};
 
 /// One side stream: where its next batch goes.
@@ -45,19 +45,13 @@ impl Side {
         self.offset + shape.head
     }
 
-    /// Builds the next batch. It must fit.
-    pub fn build(
-        &mut self,
-        shape: &Shape,
-        disk: u128,
-        data: &[u8],
-        records: &[u8],
-        count: u32,
-    ) -> (Position, AlignedBuffer) {
+    /// Takes the place of the next batch, with `data` bytes of data in front of its records. It must fit. What remains to
+    /// be done, [`Batch::head`] and [`Batch::body`], needs no lock.
+    pub fn begin(&mut self, shape: &Shape, disk: u128, data: u32, records: Vec<u8>, count: u32) -> Batch {
         let zone = self.zone.expect("it fits, so there is a zone");
-        let content = Header::content_bytes(shape.head, len_u32(data.len()), len_u32(records.len()));
+        let content = Header::content_bytes(shape.head, data, len_u32(records.len()));
         let total = u32::try_from(content).expect("within a zone").next_multiple_of(shape.align);
-        let mut header = Header {
+        let header = Header {
             magic: MAGIC,
             version: VERSION,
             kind: self.kind.code(),
@@ -67,7 +61,7 @@ impl Side {
             zone,
             offset: self.offset,
             total,
-            data: len_u32(data.len()),
+            data,
             records: len_u32(records.len()),
             count,
             next_a: NO_ZONE,
@@ -75,18 +69,50 @@ impl Side {
             head: shape.head,
             ..Header::default()
         };
-        header.checksum = header.seal(&[records]);
-        let mut buffer = AlignedBuffer::new(index(total));
-        header.encode(&mut buffer[..Header::SIZE]);
-        let (in_head, in_tail) = header.record_ranges();
-        let (first, rest) = records.split_at(in_head.len());
-        buffer[in_head].copy_from_slice(first);
-        buffer[in_tail].copy_from_slice(rest);
-        let head = index(shape.head);
-        buffer[head..head + data.len()].copy_from_slice(data);
-        let at = Position { zone: ZoneId(zone), offset: self.offset };
         self.offset += total;
         self.sequence += 1;
-        (at, buffer)
+        Batch { header, records }
+    }
+}
+
+/// A batch of a side stream whose place is taken.
+pub(crate) struct Batch {
+    header: Header,
+    records: Vec<u8>,
+}
+
+impl Batch {
+    pub fn at(&self) -> Position {
+        Position { zone: ZoneId(self.header.zone), offset: self.header.offset }
+    }
+
+    /// Where its data starts in the zone.
+    pub fn data_offset(&self) -> u32 {
+        self.header.offset + self.header.head
+    }
+
+    /// The head area: header and first records.
+    pub fn head(&self) -> AlignedBuffer {
+        let header = Header { checksum: self.header.seal(&[&self.records]), ..self.header };
+        let mut head = AlignedBuffer::new(index(header.head));
+        header.encode(&mut head[..Header::SIZE]);
+        let (in_head, _) = header.record_ranges();
+        let len = in_head.len();
+        head[in_head].copy_from_slice(&self.records[..len]);
+        head
+    }
+
+    /// What follows: data, of which each piece starts at a multiple of a granule, and the rest of the records.
+    pub fn body<'a>(&self, pieces: impl Iterator<Item = &'a [u8]>) -> AlignedBuffer {
+        let mut body = AlignedBuffer::new(index(self.header.total - self.header.head));
+        let mut at = 0;
+        for piece in pieces {
+            body[at..at + piece.len()].copy_from_slice(piece);
+            at += piece.len().next_multiple_of(index(GRANULE));
+        }
+        let (in_head, tail) = self.header.record_ranges();
+        let start = index(self.header.head);
+        body[tail.start - start..tail.end - start].copy_from_slice(&self.records[in_head.len()..]);
+        body
     }
 }

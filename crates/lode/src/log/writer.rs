@@ -21,6 +21,10 @@ use lode_media::{AlignedBuffer, Position, ZoneId};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+/// What recovery has to verify behind the witness is about this much at most: a sync is asked for by the segment that
+/// completes it (R13).
+const SYNC_BYTES: u64 = 16 << 20;
+
 /// A batch that is not changed any more.
 pub(crate) struct Sealed {
     pub sequence: Sequence,
@@ -104,8 +108,12 @@ pub(crate) struct Writer {
     pub waiting_bytes: u64,
     /// Bytes sealed since opening.
     pub bytes: u64,
-    /// A segment was sealed since the last sync (R13).
+    /// So much was sealed that it is time for a sync (R13).
     pub wants_sync: bool,
+    /// So much may be sealed without a sync; segments are counted whole.
+    sync_every: u64,
+    /// Where `bytes` was when the last sync began.
+    sync_begun: u64,
 }
 
 impl Writer {
@@ -116,6 +124,7 @@ impl Writer {
         sequence: Sequence,
         lsn: Lsn,
         segments: VecDeque<RootSegment>,
+        window_bytes: u64,
     ) -> Writer {
         Writer {
             shape,
@@ -141,6 +150,8 @@ impl Writer {
             waiting_bytes: 0,
             bytes: 0,
             wants_sync: false,
+            sync_every: SYNC_BYTES.min(window_bytes / 8),
+            sync_begun: 0,
         }
     }
 
@@ -201,9 +212,14 @@ impl Writer {
             self.fits(segment.offset, len_u32(segment.entries.len()), data, records),
             "W4: {data} bytes of data and {records} of records do not fit in an empty batch"
         );
-        let buffer = self.pool.pop().unwrap_or_else(|| AlignedBuffer::new(index(self.shape.batch_bytes)));
+        let buffer = self.buffer();
         self.open = Some(Open { buffer, data: 0, records: Vec::with_capacity(4096), count: 0, first_lsn: self.lsn });
         Ok(())
+    }
+
+    /// Room for a whole batch; what it holds is left over from another one.
+    fn buffer(&mut self) -> AlignedBuffer {
+        self.pool.pop().unwrap_or_else(|| AlignedBuffer::new(index(self.shape.batch_bytes)))
     }
 
     fn open_segment(&mut self) {
@@ -350,13 +366,15 @@ impl Writer {
             checksum: 0,
         };
         trailer.checksum = trailer.seal();
-        let mut buffer = AlignedBuffer::new(index(total));
+        let mut buffer = if total <= self.shape.batch_bytes { self.buffer() } else { AlignedBuffer::new(index(total)) };
         header.encode(&mut buffer[..Header::SIZE]);
-        buffer[Header::SIZE..Header::SIZE + segment.entries.len()].copy_from_slice(&segment.entries);
+        let end = Header::SIZE + segment.entries.len();
+        buffer[Header::SIZE..end].copy_from_slice(&segment.entries);
+        buffer[end..index(total)].fill(0);
         trailer.encode(&mut buffer[index(total) - Trailer::SIZE..]);
         self.push(&segment, total, buffer, (!continues).then_some(self.lsn));
         self.sealed_zones.push((segment.zone, self.lsn));
-        self.wants_sync = true;
+        self.wants_sync |= self.bytes - self.sync_begun >= self.sync_every;
     }
 
     /// The next batch to be appended; it is in flight from now on.
@@ -396,6 +414,13 @@ impl Writer {
         if buffer.len() == index(self.shape.batch_bytes) && self.pool.len() < 32 {
             self.pool.push(buffer);
         }
+    }
+
+    /// A sync is about to be issued. Gives back what it will have made durable.
+    pub fn begin_sync(&mut self) -> Sequence {
+        self.wants_sync = false;
+        self.sync_begun = self.bytes;
+        self.appended
     }
 
     /// A sync that was issued when all batches below `through` were appended has returned.

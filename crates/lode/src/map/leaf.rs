@@ -116,6 +116,20 @@ impl Leaf {
         runs.chain(dense).map(|(at, place)| (at, place, self.checksums[at as usize]))
     }
 
+    /// Calls `each` for the blocks that are there, in order: for whole leaves, at which speed counts.
+    pub fn for_each(&self, mut each: impl FnMut(u32, Location, u32)) {
+        match &self.places {
+            Places::Runs(_) => self.iter().for_each(|(at, place, checksum)| each(at, place, checksum)),
+            Places::Dense(places) => {
+                for ((at, place), checksum) in (0..).zip(places).zip(&self.checksums) {
+                    if !place.is_none() {
+                        each(at, *place, *checksum);
+                    }
+                }
+            }
+        }
+    }
+
     /// The blocks that changed since the last [`Leaf::forget_changes`], in order.
     pub fn changes(&self) -> impl Iterator<Item = (u32, Location, u32)> + '_ {
         let bits = (0u32..).zip(&self.changed).flat_map(|(n, word)| {

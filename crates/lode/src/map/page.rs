@@ -12,16 +12,30 @@ type Entry = (u32, Location, u32);
 
 /// The whole leaf.
 pub(crate) fn image(leaf: &Leaf) -> Vec<u8> {
-    let entries: Vec<Entry> = leaf.iter().collect();
-    let dense_bytes = 1 + index(leaf.capacity()).div_ceil(8) + entries.len() * 12;
-    if runs_bytes(&entries) <= dense_bytes { as_runs(&entries) } else { as_dense(leaf.capacity(), &entries) }
+    // Counted before anything is gathered: most leaves of lists that are written at random have too many runs.
+    let (mut count, mut breaks) = (0, 0);
+    let mut last = None;
+    leaf.for_each(|at, place, checksum| {
+        let entry = (at, place, checksum);
+        count += 1;
+        breaks += usize::from(last.is_none_or(|last| !joins(&last, &entry)));
+        last = Some(entry);
+    });
+    let dense_bytes = 1 + index(leaf.capacity()).div_ceil(8) + count * 12;
+    if runs_bytes(breaks, count) <= dense_bytes {
+        as_runs(&leaf.iter().collect::<Vec<Entry>>())
+    } else {
+        as_dense(leaf, dense_bytes)
+    }
 }
 
 /// What changed since the changes were last forgotten.
 pub(crate) fn delta(leaf: &Leaf) -> Vec<u8> {
     let entries: Vec<Entry> = leaf.changes().collect();
     let list_bytes = 5 + entries.len() * 14;
-    if runs_bytes(&entries) <= list_bytes { as_runs(&entries) } else { as_list(&entries) }
+    let breaks =
+        entries.windows(2).filter(|pair| !joins(&pair[0], &pair[1])).count() + usize::from(!entries.is_empty());
+    if runs_bytes(breaks, entries.len()) <= list_bytes { as_runs(&entries) } else { as_list(&entries) }
 }
 
 /// Whether `b` is stored right behind `a`, or both are holes, and they are neighbours.
@@ -29,10 +43,9 @@ fn joins(a: &Entry, b: &Entry) -> bool {
     a.0 + 1 == b.0 && (if a.1.is_none() { b.1.is_none() } else { a.1.step(1) == b.1 })
 }
 
-/// Bytes of [`as_runs`], counted first since most leaves have too many runs.
-fn runs_bytes(entries: &[Entry]) -> usize {
-    let breaks = entries.windows(2).filter(|pair| !joins(&pair[0], &pair[1])).count();
-    5 + (breaks + usize::from(!entries.is_empty())) * 12 + entries.len() * 4
+/// Bytes of [`as_runs`].
+fn runs_bytes(runs: usize, entries: usize) -> usize {
+    5 + runs * 12 + entries * 4
 }
 
 fn as_runs(entries: &[Entry]) -> Vec<u8> {
@@ -60,17 +73,18 @@ fn as_runs(entries: &[Entry]) -> Vec<u8> {
     bytes
 }
 
-fn as_dense(capacity: u32, entries: &[Entry]) -> Vec<u8> {
-    let bitmap = 1 + index(capacity).div_ceil(8);
-    let mut bytes = Vec::with_capacity(bitmap + entries.len() * 12);
-    bytes.resize(bitmap, 0);
-    bytes[0] = DENSE;
-    for &(at, place, checksum) in entries {
-        bytes[1 + index(at / 8)] |= 1 << (at % 8);
-        bytes.extend_from_slice(&place.0.to_le_bytes());
-        bytes.extend_from_slice(&checksum.to_le_bytes());
-    }
-    bytes
+fn as_dense(leaf: &Leaf, bytes: usize) -> Vec<u8> {
+    let mut page = vec![0; bytes];
+    page[0] = DENSE;
+    let (bits, entries) = page[1..].split_at_mut(index(leaf.capacity()).div_ceil(8));
+    let mut entries = entries.chunks_exact_mut(12);
+    leaf.for_each(|at, place, checksum| {
+        bits[index(at / 8)] |= 1 << (at % 8);
+        let entry = entries.next().expect("counted before");
+        entry[..8].copy_from_slice(&place.0.to_le_bytes());
+        entry[8..].copy_from_slice(&checksum.to_le_bytes());
+    });
+    page
 }
 
 fn as_list(entries: &[Entry]) -> Vec<u8> {

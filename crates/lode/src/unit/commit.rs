@@ -1,0 +1,306 @@
+//! The commit: everything that a unit did becomes part of the committed state in one hold of the lock.
+//!
+//! ```text
+//! cut blocks ─> plan ─> (spill what does not fit) ─> look up every old place ─> write records, apply
+//!      ^                                                     │ a base changed, a leaf is cold
+//!      └─────────────────────────────────────────────────────┘ nothing was changed yet: try again
+//! ```
+
+use super::Unit;
+use super::shadow::{ListShadow, Shadow};
+use crate::disk::put::{Again, Placed, Run};
+use crate::disk::space::Claim;
+use crate::disk::{Core, Inner};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::records::{Record, put_bytes};
+use crate::types::{ListId, Location, Lsn, index64, len_u32, len_u64};
+use crate::volume::Volume;
+use std::sync::Arc;
+
+/// A unit with more new data in memory than this spills it before its commit, which then copies none under the lock.
+const DIRECT_MAX: usize = 256 << 10;
+
+struct Plan {
+    data: u32,
+    records: u32,
+    chained: bool,
+    zones: usize,
+    /// Bytes that the records of discards may take.
+    holes: u64,
+}
+
+impl Unit {
+    pub(crate) fn commit_in_place(&mut self) -> Result<Lsn> {
+        self.alive()?;
+        if self.lists.iter().all(|(_, shadow)| shadow.is_empty()) {
+            return Ok(self.disk.writable()?.writer.lsn);
+        }
+        let disk = Arc::clone(&self.disk);
+        loop {
+            if self.cut_bases.is_empty() {
+                self.cut_blocks()?;
+            }
+            let plan = self.plan(&disk);
+            if !self.arena.is_empty() && (plan.chained || self.arena.bytes() > DIRECT_MAX) {
+                self.spill()?;
+                continue;
+            }
+            if plan.chained {
+                disk.prepare_zones(plan.zones, Claim::Urgent)?;
+            }
+            let made = disk.with_room(plan.data, plan.records, Claim::Urgent, |core| self.apply(core, &plan))?;
+            match made {
+                Ok(lsn) => return Ok(lsn),
+                Err(Again::Load(key)) => disk.load(key)?,
+                Err(Again::Base) => {
+                    return Err(Error::new(
+                        ErrorKind::Conflict,
+                        "a block that was written in part has changed meanwhile",
+                    ));
+                }
+                Err(Again::Never(error)) => return Err(error),
+                Err(Again::Space(0)) => {}
+                Err(Again::Cut) => self.uncut_blocks(),
+                Err(Again::Space(needed)) => return Err(disk.full(&disk.core.lock(), needed)),
+            }
+        }
+    }
+
+    /// Makes the blocks that were cut inside part of the unit, out of what is committed now: what others wrote in front of
+    /// the cut stays. Their places are remembered, and asked for again when the commit is applied.
+    fn cut_blocks(&mut self) -> Result<()> {
+        self.cut_bases.clear();
+        if self.lists.iter().all(|(_, shadow)| shadow.cuts.is_empty()) {
+            return Ok(());
+        }
+        for (volume, block, cut) in self.cut_volumes() {
+            let base = volume.place_of(block)?;
+            self.cut_bases.push((volume.list(), block, base));
+            if base.is_none() {
+                continue;
+            }
+            crate::mark("unit: a block cut at the commit");
+            let block_bytes = u64::from(volume.block_bytes());
+            self.reserve(volume.list(), block_bytes, block, block + 1)?;
+            let zeros = vec![0; index64(block_bytes) - cut];
+            self.write_blocks(&volume, block * block_bytes + len_u64(cut), &zeros)?;
+        }
+        Ok(())
+    }
+
+    /// The cuts that count: in blocks that neither the unit itself nor a hole replaces, and that are still there at the end.
+    fn cut_volumes(&self) -> Vec<(Volume, u64, usize)> {
+        let core = self.disk.core.lock();
+        let mut volumes = Vec::new();
+        for (list, shadow) in self.lists.iter() {
+            let Some(meta) = core.state.lists.get(&list).map(|list| &list.meta) else { continue };
+            let blocks = shadow.bytes.unwrap_or(meta.bytes).div_ceil(u64::from(meta.block_bytes()));
+            for (block, cut) in &shadow.cuts {
+                if *block < blocks && !shadow.blocks.contains_key(block) && !shadow.is_hole(*block) {
+                    let volume =
+                        Volume::new(Arc::clone(&self.disk), list, &meta.name, meta.block_bytes(), meta.compression);
+                    volumes.push((volume, *block, *cut));
+                }
+            }
+        }
+        volumes
+    }
+
+    /// Takes back what `cut_blocks` made, since the committed block has changed meanwhile.
+    fn uncut_blocks(&mut self) {
+        for (list, block, _) in std::mem::take(&mut self.cut_bases) {
+            self.drop_blocks(list, block, block + 1);
+        }
+    }
+
+    /// How much room the commit needs: in one batch if it is small, else as a chain of them.
+    fn plan(&self, disk: &Inner) -> Plan {
+        let shape = &disk.shape;
+        let mut data = 0;
+        let mut records = len_u64(24);
+        for (_, shadow) in self.lists.iter() {
+            records += 24 + 8 + 256 + 64 + len_u64(shadow.blocks.len()) * u64::from(put_bytes(1));
+            for block in shadow.blocks.values() {
+                if let Shadow::Data { piece, .. } = block {
+                    data += piece.len().next_multiple_of(crate::types::GRANULE);
+                }
+            }
+        }
+        let holes: u64 =
+            self.hole_ranges().into_iter().map(|(list, first, end)| disk.discard_bytes(list, first, end)).sum();
+        records += holes;
+        let most = u64::from(shape.batch_bytes - shape.head) / 2;
+        if records + u64::from(data) <= most {
+            Plan { data, records: u32::try_from(records).expect("less than a batch"), chained: false, zones: 3, holes }
+        } else {
+            // The records are written twice, and the end of each zone is lost.
+            let per_zone = u64::from(shape.zone_bytes - shape.batch_bytes) / 2 - u64::from(shape.head);
+            let zones = 4 + usize::try_from(records / per_zone.max(1)).expect("fewer than there are zones");
+            Plan { data, records: 0, chained: true, zones, holes }
+        }
+    }
+
+    /// What turns into holes: stretches in order, none touching another, so that each block is freed once.
+    fn hole_ranges(&self) -> Vec<(ListId, u64, u64)> {
+        let mut merged: Vec<(ListId, u64, u64)> = Vec::new();
+        for (list, shadow) in self.lists.iter() {
+            let mut holes = shadow.holes.clone();
+            holes.extend(shadow.floor.map(|floor| (floor, u64::MAX >> 1)));
+            holes.sort_unstable();
+            for (first, end) in holes {
+                match merged.last_mut() {
+                    Some(last) if last.0 == list && last.2 >= first => last.2 = last.2.max(end),
+                    _ => merged.push((list, first, end)),
+                }
+            }
+        }
+        merged
+    }
+
+    fn apply(&mut self, core: &mut Core, plan: &Plan) -> std::result::Result<Lsn, Again> {
+        let conflict = |error: Error| Again::Never(Error::new(ErrorKind::Conflict, error.to_string()));
+        // Everything is asked before anything is changed.
+        let mut olds = Vec::with_capacity(self.lists.iter().map(|(_, shadow)| shadow.blocks.len()).sum());
+        for (list, shadow) in self.lists.iter() {
+            let meta = core.check_list(list, 0).map_err(conflict)?;
+            let blocks = shadow.bytes.map_or(meta.blocks(), |bytes| bytes.div_ceil(u64::from(meta.block_bytes())));
+            if shadow.blocks.last_key_value().is_some_and(|(last, _)| *last >= blocks) {
+                return Err(conflict(Error::new(
+                    ErrorKind::Conflict,
+                    format!("{} was cut short to {blocks} blocks meanwhile", meta.name),
+                )));
+            }
+            for block in shadow.blocks.keys() {
+                olds.push(core.state.place(list, *block)?);
+            }
+        }
+        for (list, block, base) in &self.cut_bases {
+            if core.state.place(*list, *block)? != *base {
+                return Err(Again::Cut);
+            }
+        }
+        for (list, block, base) in &self.bases {
+            if core.state.place(*list, *block)? != *base {
+                return Err(Again::Base);
+            }
+        }
+        let mut discards = Vec::new();
+        for (list, first, end) in self.hole_ranges() {
+            discards.extend(core.discards(list, first, end)?);
+        }
+        let mut bytes = 0;
+        for record in &discards {
+            let mut encoded = Vec::new();
+            record.encode(&mut encoded);
+            bytes += len_u64(encoded.len());
+        }
+        if bytes > plan.holes {
+            return Err(Again::Space(0)); // More leaves came to hold blocks since the plan was made.
+        }
+        if plan.chained {
+            if core.writer.ready.len() < plan.zones {
+                return Err(Again::Space(0));
+            }
+            core.writer.seal(false);
+        }
+        let chained = plan.chained;
+        let room = |core: &mut Core, bytes: u32| {
+            if chained {
+                core.writer.make_room(0, bytes, true, 1).expect("zones were made ready for the whole commit");
+                core.note_zones();
+            }
+        };
+        for record in &discards {
+            let mut encoded = Vec::new();
+            record.encode(&mut encoded);
+            room(core, len_u32(encoded.len()));
+            core.write_record(record);
+        }
+        // What the discards have freed is a hole by now.
+        if !discards.is_empty() {
+            let blocks =
+                self.lists.iter().flat_map(|(list, shadow)| shadow.blocks.keys().map(move |block| (list, *block)));
+            for (old, (list, block)) in olds.iter_mut().zip(blocks) {
+                *old = core.state.place(list, block)?;
+            }
+        }
+        let mut olds = olds.into_iter();
+        let mut blocks = 0;
+        for (list, shadow) in self.lists.iter() {
+            if let Some(bytes) = shadow.bytes {
+                let mut meta = core.check_list(list, 0).expect("checked above").clone();
+                meta.bytes = bytes;
+                room(core, 512);
+                core.write_record(&Record::List(meta));
+            }
+            blocks += len_u64(shadow.blocks.len());
+            self.put(core, list, shadow, &mut olds, room);
+        }
+        room(core, 24);
+        core.write_record(&Record::Commit { unit: self.id, blocks });
+        core.counters.user_bytes += self.user_bytes;
+        self.release(core);
+        Ok(core.writer.lsn)
+    }
+
+    /// Places what is in memory and writes the Puts of all blocks of a list, in order. `olds` are their places till now;
+    /// `room` makes room for the next record.
+    fn put(
+        &self,
+        core: &mut Core,
+        list: ListId,
+        shadow: &ListShadow,
+        olds: &mut impl Iterator<Item = Location>,
+        mut room: impl FnMut(&mut Core, u32),
+    ) {
+        let most = core.entries_max();
+        let mut run = Run::default();
+        for ((block, shadow), old) in shadow.blocks.iter().zip(olds) {
+            let (place, checksum) = match shadow {
+                Shadow::Data { piece, kind, checksum } => (core.writer.place(self.arena.get(*piece), *kind), *checksum),
+                Shadow::Spilled => core.spilled[&self.id][&(list, *block)],
+            };
+            let placed = Placed { block: *block, place, checksum, old };
+            if run.len() == most || !run.joins(&placed) {
+                room(core, put_bytes(run.len()));
+                run.end(core, list);
+            }
+            run.push(core, list, placed);
+        }
+        room(core, put_bytes(run.len()));
+        run.end(core, list);
+    }
+
+    /// Gives back what the unit held: its reservation and its listed places.
+    pub(super) fn release(&mut self, core: &mut Core) {
+        core.reserved -= std::mem::take(&mut self.reserved);
+        if std::mem::take(&mut self.has_spilled)
+            && let Some(spilled) = core.spilled.remove(&self.id)
+        {
+            for (place, _) in spilled.values() {
+                core.state.zones.get_mut(place.zone()).shadow -= place.footprint();
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// About how many bytes of records a discard takes, at most.
+    fn discard_bytes(&self, list: ListId, first: u64, end: u64) -> u64 {
+        let core = self.core.lock();
+        let Some(owner) = core.state.lists.get(&list) else { return 0 };
+        let shift = self.shape.section_blocks_shift();
+        let mut bytes = 0;
+        for (number, section) in owner.sections.iter().enumerate().skip(index64((first >> shift).min(1 << 24))) {
+            let number = len_u64(number);
+            if (number << shift) >= end {
+                break;
+            }
+            let Some(section) = section else { continue };
+            let leaves = section.slots.iter().filter(|slot| !matches!(slot, crate::map::Slot::Absent)).count();
+            let zones = u64::from(self.shape.leaf_blocks().min(self.shape.zones));
+            bytes += len_u64(leaves) * (40 + 12 * zones);
+        }
+        bytes
+    }
+}
