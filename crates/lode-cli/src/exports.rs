@@ -5,6 +5,7 @@
 use lode::{Disk, ErrorKind, Lsn, Survive, Volume};
 use lode_nbd::{Durability, Export, ExportError, ExportErrorKind, Exports, Ticket};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Zeros that must stay allocated are written in pieces of this size, all in one unit.
 const ZEROS: usize = 1 << 20;
@@ -28,6 +29,38 @@ struct Served {
     disk: Disk,
     volume: Volume,
     read_only: bool,
+    habit: Habit,
+}
+
+/// Whether the client flushes after every single write. Then the device sync is begun while the reply to the write is on
+/// its way, and the flush that follows finds it under way. A client of another habit costs at most one sync too many.
+#[derive(Default)]
+struct Habit {
+    /// Writes since the last flush.
+    writes: AtomicU32,
+    /// How many flushes in a row followed a single write.
+    streak: AtomicU32,
+}
+
+/// So many flushes after single writes make a habit.
+const STREAK: u32 = 4;
+
+impl Habit {
+    /// A write is about to be replied to. Whether a flush is likely to be next.
+    fn wrote(&self) -> bool {
+        if self.writes.fetch_add(1, Ordering::Relaxed) > 0 {
+            self.streak.store(0, Ordering::Relaxed);
+        }
+        self.streak.load(Ordering::Relaxed) >= STREAK
+    }
+
+    fn flushed(&self) {
+        if self.writes.swap(0, Ordering::Relaxed) == 1 {
+            self.streak.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.streak.store(0, Ordering::Relaxed);
+        }
+    }
 }
 
 fn refused(error: lode::Error) -> ExportError {
@@ -64,13 +97,17 @@ impl Exports for Volumes {
 
     fn open(&self, name: &str) -> Outcome<Arc<dyn Export>> {
         let volume = self.disk.volume(name).map_err(refused)?;
-        Ok(Arc::new(Served { disk: self.disk.clone(), volume, read_only: self.read_only }))
+        Ok(Arc::new(Served { disk: self.disk.clone(), volume, read_only: self.read_only, habit: Habit::default() }))
     }
 }
 
 impl Served {
     fn until(&self, position: Lsn, until: Durability) -> Outcome<()> {
-        self.disk.flush_up_to(position, survive(until)).map_err(refused)
+        self.disk.flush_up_to(position, survive(until)).map_err(refused)?;
+        if until == Durability::Process && self.habit.wrote() {
+            self.disk.start_flush();
+        }
+        Ok(())
     }
 
     /// Writes zeros, all of them or none.
@@ -133,6 +170,7 @@ impl Export for Served {
     }
 
     fn flush(&self) -> Outcome<()> {
+        self.habit.flushed();
         self.disk.flush(Survive::Power).map(drop).map_err(refused)
     }
 

@@ -31,6 +31,14 @@ use std::sync::Arc;
 /// The disk keeps so many chunks of ended units for new ones.
 const SPARE_CHUNKS: usize = 32;
 
+/// What a unit was given for blocks that it is about to write.
+struct Promise {
+    /// Charged bytes.
+    bytes: u64,
+    /// Memory that another unit has used.
+    chunk: Option<Vec<u8>>,
+}
+
 /// An open unit. Any number may be open at once, each used from any thread. Dropping it aborts it.
 pub struct Unit {
     disk: Arc<Inner>,
@@ -187,8 +195,8 @@ impl Unit {
             return Ok(());
         }
         let end = (offset + len).div_ceil(block_bytes);
-        let taken = self.promise(core, volume.list(), block_bytes, offset / block_bytes, end)?;
-        self.reserved += taken;
+        let promise = self.promise(core, volume.list(), block_bytes, offset / block_bytes, end)?;
+        self.accept(promise);
         let done = self.write_blocks(volume, offset, data);
         self.broken |= done.is_err();
         done
@@ -209,11 +217,19 @@ impl Unit {
 
     /// Promises space for blocks that the unit does not hold yet, uncompressed (R27).
     fn reserve(&mut self, list: ListId, block_bytes: u64, first: u64, end: u64) -> Result<()> {
-        self.reserved += self.promise(self.disk.writable()?, list, block_bytes, first, end)?;
+        let promise = self.promise(self.disk.writable()?, list, block_bytes, first, end)?;
+        self.accept(promise);
         Ok(())
     }
 
-    fn promise(&self, core: MutexGuard<'_, Core>, list: ListId, block_bytes: u64, first: u64, end: u64) -> Result<u64> {
+    fn accept(&mut self, promise: Promise) {
+        self.reserved += promise.bytes;
+        if let Some(chunk) = promise.chunk {
+            self.arena.stock(chunk);
+        }
+    }
+
+    fn promise(&self, core: MutexGuard<'_, Core>, list: ListId, block_bytes: u64, first: u64, end: u64) -> Result<Promise> {
         let held = self.lists.get(list).map_or(0, |shadow| shadow.blocks.range(first..end).count());
         let wanted = (end - first - len_u64(held)).saturating_mul(block_bytes + BLOCK_CHARGE);
         let promisable = self.disk.shape.promisable();
@@ -236,7 +252,8 @@ impl Unit {
             }
         }
         core.reserved += wanted;
-        Ok(wanted)
+        let chunk = if self.arena.is_empty() { core.chunks.pop() } else { None };
+        Ok(Promise { bytes: wanted, chunk })
     }
 
     fn write_blocks(&mut self, volume: &Volume, offset: u64, data: &[u8]) -> Result<()> {
@@ -281,7 +298,7 @@ impl Unit {
                 self.arena.replace(*piece, stored);
                 *piece
             }
-            _ => self.arena.push(stored, || self.disk.chunks.lock().pop().unwrap_or_default()),
+            _ => self.arena.push(stored),
         };
         if let Some(Shadow::Spilled) = blocks.insert(block, Shadow::Data { piece, kind, checksum }) {
             self.forget_spilled(list, block);
@@ -292,15 +309,6 @@ impl Unit {
         let mut core = self.disk.core.lock();
         if let Some((place, _)) = core.spilled.get_mut(&self.id).and_then(|spilled| spilled.remove(&(list, block))) {
             core.state.zones.get_mut(place.zone()).shadow -= place.footprint();
-        }
-    }
-
-    /// Gives the arena's chunks back to the disk, for the next unit.
-    fn empty_arena(&mut self) {
-        if !self.arena.is_empty() {
-            let mut chunks = self.disk.chunks.lock();
-            chunks.extend(self.arena.clear());
-            chunks.truncate(SPARE_CHUNKS);
         }
     }
 
@@ -338,7 +346,7 @@ impl Unit {
                 start += count;
             }
         }
-        self.empty_arena();
+        self.arena.clear();
         Ok(())
     }
 
@@ -442,7 +450,6 @@ impl Unit {
 
 impl Drop for Unit {
     fn drop(&mut self) {
-        self.empty_arena();
         if self.reserved > 0 || self.has_spilled {
             let disk = Arc::clone(&self.disk);
             self.release(&mut disk.core.lock());

@@ -10,7 +10,8 @@ use crate::random::Random;
 use lode::Survive;
 
 const BLOCK: u64 = 4096;
-/// Logical size of the volume that is written to.
+/// Logical size of the volume that is written to; the disk is so large that nothing has to be cleaned (`clean` and
+/// `stall` measure that).
 const VOLUME: u64 = 1 << 30;
 
 /// The disk, and the raw log beside it.
@@ -22,7 +23,7 @@ struct Pair {
 }
 
 fn pair(settings: &Settings, places: &mut Places) -> Result<Pair> {
-    let disk = places.take("disk", settings.pick(4 << 30, 1 << 30))?;
+    let disk = places.take("disk", settings.pick(8 << 30, 1 << 30))?;
     let log = places.take("raw", settings.pick(1 << 30, 64 << 20))?;
     let volume = settings.pick(VOLUME, 128 << 20);
     let (subject, raw) = (Subject::in_place(&disk, volume)?, Raw::new(&log)?);

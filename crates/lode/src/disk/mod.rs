@@ -5,7 +5,7 @@
 //! keeper, that checkpoints and cleans. A disk opened with `background: false` has none: the caller's thread does all
 //! work, in an order that depends on nothing but the calls.
 //!
-//! Lock order: `maintaining`, then `core`. Nothing else is nested; `chunks` is held alone.
+//! Lock order: `maintaining`, then `core`. Nothing else is nested.
 
 pub(crate) mod flush;
 pub(crate) mod load;
@@ -87,6 +87,8 @@ pub(crate) struct Core {
     pub effort: Effort,
     /// How often the keeper went through all it does while space was low (bounded waiting, R28).
     pub rounds: u64,
+    /// Emptied memory of ended units, for new ones.
+    pub chunks: Vec<Vec<u8>>,
     pub stop: bool,
 }
 
@@ -109,8 +111,6 @@ pub(crate) struct Inner {
     pub maintaining: Mutex<()>,
     pub cache: Option<read::Cache>,
     pub next_unit: AtomicU64,
-    /// Emptied memory of ended units, for new ones.
-    pub chunks: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Inner {

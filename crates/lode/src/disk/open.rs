@@ -190,6 +190,12 @@ impl Disk {
         self.inner.flush(survive)
     }
 
+    /// Begins a flush at [`Survive::Power`] of what survives the process already, and does not wait for it. A caller who
+    /// will flush soon, but has something else to do first, finds it done or under way. Promises nothing.
+    pub fn start_flush(&self) {
+        self.inner.start_flush();
+    }
+
     /// As `flush`, up to a position; at once if that is durable already.
     pub fn flush_up_to(&self, position: Lsn, survive: Survive) -> Result<()> {
         self.inner.flush_to(position, survive)
@@ -293,6 +299,7 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         rounds: 0,
         freeing: Vec::new(),
         keeper_error: None,
+        chunks: Vec::new(),
         stop: false,
         state,
     };
@@ -320,7 +327,6 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         keeper: Condvar::new(),
         maintaining: Mutex::new(()),
         next_unit: AtomicU64::new(UnitId(epoch << 40).0 + 1),
-        chunks: Mutex::new(Vec::new()),
         options,
     }
 }

@@ -12,6 +12,7 @@ use crate::format::records::{
 use crate::state::{ColdLeaf, LeafKey};
 use crate::types::{Kind, ListId, Location, Lsn, UnitId, index, len_u32, len_u64};
 use parking_lot::MutexGuard;
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
 /// A block as it will be stored, ready to be placed.
@@ -236,7 +237,7 @@ fn write_data(core: &mut Core, unit: UnitId, list: ListId, run: &[(u64, Location
 pub(crate) struct Run {
     first: u64,
     place: Location,
-    entries: Vec<(Location, u32)>,
+    entries: SmallVec<[(Location, u32); 4]>,
 }
 
 impl Run {

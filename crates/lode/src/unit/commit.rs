@@ -6,7 +6,7 @@
 //!      └─────────────────────────────────────────────────────┘ nothing was changed yet: try again
 //! ```
 
-use super::Unit;
+use super::{SPARE_CHUNKS, Unit};
 use super::shadow::{ListShadow, Shadow};
 use crate::disk::put::{Again, Placed, Run};
 use crate::disk::space::Claim;
@@ -15,6 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::records::{Record, put_bytes};
 use crate::types::{ListId, Location, Lsn, index64, len_u32, len_u64};
 use crate::volume::Volume;
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// A unit with more new data in memory than this spills it before its commit, which then copies none under the lock.
@@ -160,7 +161,7 @@ impl Unit {
     fn apply(&mut self, core: &mut Core, plan: &Plan) -> std::result::Result<Lsn, Again> {
         let conflict = |error: Error| Again::Never(Error::new(ErrorKind::Conflict, error.to_string()));
         // Everything is asked before anything is changed.
-        let mut olds = Vec::with_capacity(self.lists.iter().map(|(_, shadow)| shadow.blocks.len()).sum());
+        let mut olds: SmallVec<[Location; 16]> = SmallVec::new();
         for (list, shadow) in self.lists.iter() {
             let meta = core.check_list(list, 0).map_err(conflict)?;
             let blocks = shadow.bytes.map_or(meta.blocks(), |bytes| bytes.div_ceil(u64::from(meta.block_bytes())));
@@ -274,6 +275,10 @@ impl Unit {
     /// Gives back what the unit held: its reservation and its listed places.
     pub(super) fn release(&mut self, core: &mut Core) {
         core.reserved -= std::mem::take(&mut self.reserved);
+        let chunk = self.arena.clear();
+        if chunk.capacity() > 0 && core.chunks.len() < SPARE_CHUNKS {
+            core.chunks.push(chunk);
+        }
         if std::mem::take(&mut self.has_spilled)
             && let Some(spilled) = core.spilled.remove(&self.id)
         {

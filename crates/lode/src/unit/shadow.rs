@@ -1,16 +1,21 @@
 //! What a unit changed and nobody else sees: blocks, holes, sizes.
 
 use crate::types::{Kind, ListId, index, len_u32};
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
 /// Bytes of a chunk of an [`Arena`]: the largest block fits.
 const CHUNK: usize = 64 << 10;
 
-/// Bytes of blocks, one behind the other in chunks that are given back together: a unit of many blocks asks the allocator
-/// for few things.
+/// Bytes of blocks, one behind the other in chunks: a unit of many blocks asks the allocator for few things, and a small
+/// one for none, as its first chunk comes from the disk and goes back there.
 #[derive(Default)]
 pub(crate) struct Arena {
-    chunks: Vec<Vec<u8>>,
+    /// The one that is being filled: number `full.len()`.
+    open: Vec<u8>,
+    full: Vec<Vec<u8>>,
+    /// Bytes in all of them, dead ones included.
+    bytes: usize,
 }
 
 /// Where in an [`Arena`] bytes lie.
@@ -28,43 +33,49 @@ impl Piece {
 }
 
 impl Arena {
-    /// Takes in a copy. `fresh` gives an empty chunk.
-    pub fn push(&mut self, bytes: &[u8], fresh: impl FnOnce() -> Vec<u8>) -> Piece {
-        if self.chunks.last().is_none_or(|chunk| chunk.capacity() - chunk.len() < bytes.len()) {
-            let mut chunk = fresh();
-            chunk.reserve_exact(CHUNK.max(bytes.len()));
-            self.chunks.push(chunk);
+    /// Makes an emptied chunk the first one.
+    pub fn stock(&mut self, chunk: Vec<u8>) {
+        self.open = chunk;
+    }
+
+    /// Takes in a copy.
+    pub fn push(&mut self, bytes: &[u8]) -> Piece {
+        if self.open.capacity() - self.open.len() < bytes.len() {
+            let full = std::mem::replace(&mut self.open, Vec::with_capacity(CHUNK.max(bytes.len())));
+            if !full.is_empty() {
+                self.full.push(full);
+            }
         }
-        let chunk = self.chunks.last_mut().expect("just made");
-        let start = len_u32(chunk.len());
-        chunk.extend_from_slice(bytes);
-        Piece { chunk: len_u32(self.chunks.len() - 1), start, len: len_u32(bytes.len()) }
+        self.bytes += bytes.len();
+        let start = len_u32(self.open.len());
+        self.open.extend_from_slice(bytes);
+        Piece { chunk: len_u32(self.full.len()), start, len: len_u32(bytes.len()) }
     }
 
     /// Puts other bytes of the same length in the place of old ones.
     pub fn replace(&mut self, piece: Piece, bytes: &[u8]) {
-        self.chunks[index(piece.chunk)][index(piece.start)..index(piece.start + piece.len)].copy_from_slice(bytes);
+        let chunk = self.full.get_mut(index(piece.chunk)).unwrap_or(&mut self.open);
+        chunk[index(piece.start)..index(piece.start + piece.len)].copy_from_slice(bytes);
     }
 
     pub fn get(&self, piece: Piece) -> &[u8] {
-        &self.chunks[index(piece.chunk)][index(piece.start)..index(piece.start + piece.len)]
+        let chunk = self.full.get(index(piece.chunk)).unwrap_or(&self.open);
+        &chunk[index(piece.start)..index(piece.start + piece.len)]
     }
 
-    /// Bytes that it holds, dead ones included.
     pub fn bytes(&self) -> usize {
-        self.chunks.iter().map(Vec::len).sum()
+        self.bytes
     }
 
     pub fn is_empty(&self) -> bool {
-        self.chunks.is_empty()
+        self.bytes == 0
     }
 
-    /// Forgets everything and gives back the chunks, emptied.
-    pub fn clear(&mut self) -> impl Iterator<Item = Vec<u8>> {
-        std::mem::take(&mut self.chunks).into_iter().map(|mut chunk| {
-            chunk.clear();
-            chunk
-        })
+    /// Forgets everything and gives back a chunk, emptied, for another arena.
+    pub fn clear(&mut self) -> Vec<u8> {
+        let mut chunk = std::mem::take(self).open;
+        chunk.clear();
+        chunk
     }
 }
 
@@ -79,7 +90,7 @@ pub(crate) enum Shadow {
 
 /// What a unit changed in each list, ordered by list; most units change one or two.
 #[derive(Default)]
-pub(crate) struct Shadows(Vec<(ListId, ListShadow)>);
+pub(crate) struct Shadows(SmallVec<[(ListId, ListShadow); 1]>);
 
 impl Shadows {
     fn find(&self, list: ListId) -> Result<usize, usize> {
