@@ -229,7 +229,14 @@ impl Unit {
         }
     }
 
-    fn promise(&self, core: MutexGuard<'_, Core>, list: ListId, block_bytes: u64, first: u64, end: u64) -> Result<Promise> {
+    fn promise(
+        &self,
+        core: MutexGuard<'_, Core>,
+        list: ListId,
+        block_bytes: u64,
+        first: u64,
+        end: u64,
+    ) -> Result<Promise> {
         let held = self.lists.get(list).map_or(0, |shadow| shadow.blocks.range(first..end).count());
         let wanted = (end - first - len_u64(held)).saturating_mul(block_bytes + BLOCK_CHARGE);
         let promisable = self.disk.shape.promisable();

@@ -6,8 +6,8 @@
 //!      └─────────────────────────────────────────────────────┘ nothing was changed yet: try again
 //! ```
 
-use super::{SPARE_CHUNKS, Unit};
 use super::shadow::{ListShadow, Shadow};
+use super::{SPARE_CHUNKS, Unit};
 use crate::disk::put::{Again, Placed, Run};
 use crate::disk::space::Claim;
 use crate::disk::{Core, Inner};
@@ -144,7 +144,7 @@ impl Unit {
     /// What turns into holes: stretches in order, none touching another, so that each block is freed once.
     fn hole_ranges(&self) -> Vec<(ListId, u64, u64)> {
         let mut merged: Vec<(ListId, u64, u64)> = Vec::new();
-        for (list, shadow) in self.lists.iter() {
+        for (list, shadow) in self.lists.iter().filter(|(_, shadow)| !shadow.is_plain()) {
             let mut holes = shadow.holes.clone();
             holes.extend(shadow.floor.map(|floor| (floor, u64::MAX >> 1)));
             holes.sort_unstable();
@@ -237,8 +237,11 @@ impl Unit {
             blocks += len_u64(shadow.blocks.len());
             self.put(core, list, shadow, &mut olds, room);
         }
-        room(core, 24);
-        core.write_record(&Record::Commit { unit: self.id, blocks });
+        // In one batch everything stands or falls together anyway.
+        if chained || self.has_spilled {
+            room(core, 24);
+            core.write_record(&Record::Commit { unit: self.id, blocks });
+        }
         core.counters.user_bytes += self.user_bytes;
         self.release(core);
         Ok(core.writer.lsn)

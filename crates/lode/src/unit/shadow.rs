@@ -143,6 +143,11 @@ impl ListShadow {
             || self.holes.iter().any(|(first, end)| (*first..*end).contains(&block))
     }
 
+    /// Nothing but blocks.
+    pub fn is_plain(&self) -> bool {
+        self.holes.is_empty() && self.bytes.is_none() && self.floor.is_none() && self.cuts.is_empty()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.holes.is_empty() && self.bytes.is_none() && self.floor.is_none()
     }
