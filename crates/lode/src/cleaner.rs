@@ -488,6 +488,7 @@ impl Inner {
             did = true;
         }
         did |= self.clean_tables()?;
+        did |= self.unload_some();
         if background {
             let mut core = self.core.lock();
             core.rounds += u64::from(low);

@@ -67,6 +67,8 @@ pub(crate) struct State {
     pub draining: BTreeSet<ListId>,
     /// Sections that were read before the record that makes their list.
     pub orphans: BTreeMap<ListId, Vec<Option<Box<MapSection>>>>,
+    /// Leaves that came into memory so far.
+    pub leaves_made: u64,
 }
 
 impl State {
@@ -83,6 +85,7 @@ impl State {
             directory: Directory::default(),
             draining: BTreeSet::new(),
             orphans: BTreeMap::new(),
+            leaves_made: 0,
         }
     }
 
@@ -140,6 +143,15 @@ impl State {
 
     pub fn map_section(&self, list: ListId, number: u32) -> Option<&MapSection> {
         self.lists.get(&list)?.sections.get(index(number))?.as_deref()
+    }
+
+    /// The first section at or after this one, in the order of lists.
+    pub fn next_section(&mut self, from: (ListId, u32)) -> Option<((ListId, u32), &mut MapSection)> {
+        self.lists.range_mut(from.0..).find_map(|(list, owner)| {
+            let first = if *list == from.0 { from.1 } else { 0 };
+            let mut sections = (0..).zip(&mut owner.sections).skip(index(first));
+            sections.find_map(|(number, section)| Some(((*list, number), &mut **section.as_mut()?)))
+        })
     }
 
     pub fn map_section_mut(&mut self, list: ListId, number: u32) -> Option<&mut MapSection> {
@@ -206,6 +218,7 @@ impl State {
                 let mut leaf = Box::new(Leaf::new(leaf_blocks));
                 leaf.set(at, place, checksum);
                 *slot = Slot::Loaded(leaf);
+                self.leaves_made += 1;
             }
         }
         if section.meta.dirty.is_none() {

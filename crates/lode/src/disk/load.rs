@@ -1,12 +1,18 @@
-//! Leaves of the map from the medium into memory, without holding the lock over the reads (R24).
+//! Leaves of the map from the medium into memory, without holding the lock over the reads, and out of it again when
+//! the tables outgrow what they may take (R24).
 
-use super::Inner;
+use super::{Core, Inner};
 use crate::error::{Error, Result};
 use crate::map::leaf::Leaf;
 use crate::map::{Pending, Slot, page};
 use crate::objects;
 use crate::state::LeafKey;
-use crate::types::{ListId, Location};
+use crate::types::{ListId, Location, len_u64};
+
+/// Memory is summed up whenever so many leaves are new.
+const LOOK_EVERY: u64 = 256;
+/// So many sections are looked at in one hold of the lock.
+const SECTIONS_A_STEP: u32 = 64;
 
 impl Inner {
     /// Loads every cold leaf among the blocks `first..end` of a list.
@@ -74,7 +80,73 @@ impl Inner {
                 }
             }
             *slot = Slot::Loaded(leaf);
+            core.state.leaves_made += 1;
             return Ok(());
         }
+    }
+
+    /// Drops leaves that are on the medium as they are, if the tables have grown beyond their limit. The caller holds
+    /// `maintaining`, so no section is half-written. True: some were dropped.
+    pub fn unload_some(&self) -> bool {
+        let limit = len_u64(self.options.tables_bytes);
+        let mut core = self.core.lock();
+        let Core { state, trim, loading, .. } = &mut *core;
+        // Summing up costs a look at every section, so it is done only when many leaves are new.
+        let due = state.leaves_made - trim.made >= LOOK_EVERY || trim.bytes > limit;
+        if !due || *loading > 0 {
+            return false;
+        }
+        trim.made = state.leaves_made;
+        trim.bytes = state.memory();
+        let before = trim.bytes;
+        let mut left = SECTIONS_A_STEP;
+        while trim.bytes > limit && left > 0 {
+            let Some((at, section)) = state.next_section(trim.hand) else {
+                if trim.hand == (ListId(0), 0) {
+                    break;
+                }
+                trim.hand = (ListId(0), 0);
+                left -= 1;
+                continue;
+            };
+            trim.bytes -= section.unload().min(trim.bytes);
+            trim.hand = (at.0, at.1 + 1);
+            left -= 1;
+        }
+        let dropped = trim.bytes < before;
+        if dropped {
+            crate::mark("map: leaves dropped from memory");
+        }
+        dropped
+    }
+}
+
+/// How far the dropping of leaves has come: a hand that goes round over the sections.
+pub(crate) struct Trim {
+    hand: (ListId, u32),
+    /// How many leaves had been made when memory was last summed up, and what the sum was.
+    made: u64,
+    bytes: u64,
+}
+
+impl Trim {
+    pub fn new() -> Trim {
+        Trim { hand: (ListId(0), 0), made: 0, bytes: 0 }
+    }
+}
+
+/// Keeps loaded leaves in memory while an operation gathers all that it needs.
+pub(crate) struct Gathering<'a>(&'a Inner);
+
+impl<'a> Gathering<'a> {
+    pub fn new(disk: &'a Inner) -> Gathering<'a> {
+        disk.core.lock().loading += 1;
+        Gathering(disk)
+    }
+}
+
+impl Drop for Gathering<'_> {
+    fn drop(&mut self) {
+        self.0.core.lock().loading -= 1;
     }
 }

@@ -89,6 +89,9 @@ pub(crate) struct Core {
     pub rounds: u64,
     /// Emptied memory of ended units, for new ones.
     pub chunks: Vec<Vec<u8>>,
+    /// Operations that gather leaves: none is dropped meanwhile.
+    pub loading: u32,
+    pub trim: load::Trim,
     pub stop: bool,
 }
 

@@ -299,6 +299,8 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         rounds: 0,
         freeing: Vec::new(),
         keeper_error: None,
+        loading: 0,
+        trim: crate::disk::load::Trim::new(),
         chunks: Vec::new(),
         stop: false,
         state,

@@ -35,6 +35,9 @@ pub struct OpenOptions {
     pub background: bool,
     /// Bytes of the block cache; 0 for none.
     pub cache_bytes: usize,
+    /// Bytes of tables that are kept in memory if the rest can be read back. What has changed since it was written
+    /// to the medium stays in memory in any case.
+    pub tables_bytes: usize,
     /// Bytes that may wait to be appended before writers wait.
     pub write_buffer_bytes: usize,
     /// Bytes of new data that a unit keeps in memory before it spills into the log.
@@ -52,6 +55,7 @@ impl Default for OpenOptions {
             repair: false,
             background: true,
             cache_bytes: 64 << 20,
+            tables_bytes: 1 << 30,
             write_buffer_bytes: 16 << 20,
             unit_memory_bytes: 8 << 20,
             checkpoint_window_bytes: None,

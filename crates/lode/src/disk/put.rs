@@ -3,6 +3,7 @@
 //! A change is made in one hold of the lock, and its records go into one batch; if they do not fit in one, into
 //! consecutive batches that count only together. Data is placed first, then the records that make it visible.
 
+use super::load::Gathering;
 use super::space::Claim;
 use super::{Core, Inner, charge};
 use crate::error::{Error, ErrorKind, Result};
@@ -117,10 +118,14 @@ impl Inner {
         mut change: impl FnMut(&mut Core) -> std::result::Result<T, Again>,
         mut rebase: impl FnMut() -> Result<()>,
     ) -> Result<T> {
+        let mut gathering = None;
         loop {
             match self.with_room(data, records, claim, &mut change)? {
                 Ok(done) => return Ok(done),
-                Err(Again::Load(key)) => self.load(key)?,
+                Err(Again::Load(key)) => {
+                    gathering.get_or_insert_with(|| Gathering::new(self));
+                    self.load(key)?;
+                }
                 Err(Again::Base | Again::Cut) => rebase()?,
                 Err(Again::Never(error)) => return Err(error),
                 Err(Again::Space(needed)) => return Err(self.full(&self.core.lock(), needed)),

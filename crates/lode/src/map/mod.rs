@@ -93,6 +93,24 @@ impl MapSection {
             .fold(0, |bits, (n, _)| bits | (1 << n))
     }
 
+    /// Drops the leaves that are on the medium as they are. Gives back how many bytes that was.
+    pub fn unload(&mut self) -> u64 {
+        if self.meta.whole || self.meta.image.is_none() {
+            return 0; // What is on the medium is not all.
+        }
+        let mut bytes = 0;
+        for slot in &mut self.slots {
+            if let Slot::Loaded(leaf) = slot
+                && !leaf.is_changed()
+                && !leaf.is_empty()
+            {
+                bytes += u64::try_from(leaf.memory()).expect("small");
+                *slot = Slot::Cold;
+            }
+        }
+        bytes
+    }
+
     /// Memory that it takes, about.
     pub fn memory(&self) -> usize {
         let leaves: usize =

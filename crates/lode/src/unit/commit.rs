@@ -8,6 +8,7 @@
 
 use super::shadow::{ListShadow, Shadow};
 use super::{SPARE_CHUNKS, Unit};
+use crate::disk::load::Gathering;
 use crate::disk::put::{Again, Placed, Run};
 use crate::disk::space::Claim;
 use crate::disk::{Core, Inner};
@@ -37,6 +38,7 @@ impl Unit {
             return Ok(self.disk.writable()?.writer.lsn);
         }
         let disk = Arc::clone(&self.disk);
+        let mut gathering = None;
         loop {
             if self.cut_bases.is_empty() {
                 self.cut_blocks()?;
@@ -52,7 +54,11 @@ impl Unit {
             let made = disk.with_room(plan.data, plan.records, Claim::Urgent, |core| self.apply(core, &plan))?;
             match made {
                 Ok(lsn) => return Ok(lsn),
-                Err(Again::Load(key)) => disk.load(key)?,
+                Err(Again::Load(key)) => {
+                    gathering.get_or_insert_with(|| Gathering::new(&disk));
+                    disk.load(key)?;
+                    self.load_all(&disk)?;
+                }
                 Err(Again::Base) => {
                     return Err(Error::new(
                         ErrorKind::Conflict,
@@ -65,6 +71,28 @@ impl Unit {
                 Err(Again::Space(needed)) => return Err(disk.full(&disk.core.lock(), needed)),
             }
         }
+    }
+
+    /// Loads the leaves of all blocks that the unit changes: one after the other outside of the lock, so that the commit
+    /// finds all of them.
+    fn load_all(&self, disk: &Inner) -> Result<()> {
+        for (list, shadow) in self.lists.iter() {
+            let leaf_blocks = u64::from(disk.shape.leaf_blocks());
+            let mut seen = None;
+            for block in shadow.blocks.keys() {
+                let leaf = block / leaf_blocks;
+                if seen.replace(leaf) != Some(leaf) {
+                    disk.load_range(list, *block, *block + 1)?;
+                }
+            }
+        }
+        for (list, block, _) in self.cut_bases.iter().chain(&self.bases) {
+            disk.load_range(*list, *block, *block + 1)?;
+        }
+        for (list, first, end) in self.hole_ranges() {
+            disk.load_range(list, first, end)?;
+        }
+        Ok(())
     }
 
     /// Makes the blocks that were cut inside part of the unit, out of what is committed now: what others wrote in front of
