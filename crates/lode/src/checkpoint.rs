@@ -22,6 +22,8 @@ use crate::zones::Holds;
 use lode_media::Position;
 use std::collections::BTreeMap;
 
+/// So many blocks of a large commit are folded in one hold of the lock.
+const FOLD_STEP: usize = 512;
 /// So many bytes of objects are gathered before they are written.
 const GATHER_BYTES: usize = 1 << 20;
 
@@ -51,6 +53,8 @@ type Pages = (u32, Vec<(u32, Vec<u8>)>);
 enum Next {
     Taken(Taken),
     Load(LeafKey),
+    /// A large commit must be folded first, or the section would not hold what its position says.
+    Fold,
     Nothing,
 }
 
@@ -72,6 +76,9 @@ impl State {
 
     /// The pages of the next section that lacks a record below `before`; or what must be loaded for that.
     fn take_next(&mut self, before: Lsn, lsn: Lsn, forced: Option<SectionKey>) -> Next {
+        if self.fold.is_some() {
+            return Next::Fold;
+        }
         let Some(key) = forced.or_else(|| self.dirty.first().filter(|(dirty, _)| *dirty < before).map(|(_, key)| *key))
         else {
             return Next::Nothing;
@@ -368,6 +375,9 @@ impl Inner {
                     return Ok(Some(Encoded { key, before, image: kind == IMAGE, bytes, checksum }));
                 }
                 Next::Nothing => return Ok(None),
+                Next::Fold => {
+                    core.state.fold_some(FOLD_STEP);
+                }
                 Next::Load(key) => {
                     drop(core);
                     self.load(key)?;
@@ -430,6 +440,10 @@ impl Inner {
     pub(crate) fn write_root(&self, clean: bool) -> Result<()> {
         let image = {
             let mut core = self.core.lock();
+            // What is not folded yet must not be passed over by the replay start.
+            while core.state.fold_some(FOLD_STEP) {
+                parking_lot::MutexGuard::bump(&mut core);
+            }
             let core = &mut *core;
             let (durable, durable_lsn) = (core.writer.durable, core.writer.durable_lsn);
             let replay = core.state.replay_from().map_or(durable_lsn, |dirty| dirty.min(durable_lsn));
@@ -507,6 +521,7 @@ impl Inner {
     pub(crate) fn checkpoint_all(&self, clean: bool) -> Result<()> {
         drop(self.writable()?);
         let _one = self.maintaining.lock();
+        self.fold_all();
         // Writing tables opens zones, which changes tables again: a few rounds, the last of them small.
         for _ in 0..8 {
             if self.core.lock().state.dirty.is_empty() {

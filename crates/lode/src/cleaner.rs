@@ -339,6 +339,9 @@ impl Inner {
                         && spilled.0 == owner.place
                     {
                         spilled.0 = *place;
+                        if let Some(watch) = &mut core.state.watch {
+                            watch.blocks.push((owner.list, owner.block));
+                        }
                         core.state.zones.get_mut(owner.place.zone()).shadow -= owner.place.footprint();
                         core.state.zones.get_mut(place.zone()).shadow += place.footprint();
                     }
@@ -577,7 +580,7 @@ impl Inner {
         let shift = self.shape.section_blocks_shift();
         let (first, end) = (section << shift, (section + 1) << shift);
         self.load_range(list, first, end)?;
-        let records = { self.core.lock().discards(list, first, end) };
+        let records = self.core.lock().discards(list, first, end);
         let Ok(records) = records else { return Ok(true) };
         for record in records {
             let mut bytes = Vec::new();

@@ -38,6 +38,7 @@ mod shape;
 mod map;
 mod zones;
 mod log;
+mod fold;
 mod state;
 mod objects;
 mod roots;

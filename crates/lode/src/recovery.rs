@@ -238,7 +238,8 @@ fn follow(reader: &Reader<'_>, root: &RootImage) -> Result<(Vec<Candidate>, Sequ
         let expected = match candidates.last() {
             Some(last) if current(&last.span) => match last.last() {
                 Some(batch) if batch.kind == BatchKind::Footer => batch.sequence.next(),
-                _ => break,
+                Some(batch) => batch.sequence.next().next(),
+                None => break,
             },
             _ => Sequence(root.root.epoch_start),
         };
@@ -248,11 +249,18 @@ fn follow(reader: &Reader<'_>, root: &RootImage) -> Result<(Vec<Candidate>, Sequ
             break;
         }
         let candidate = read_segment(reader, span)?;
+        if !mend(candidates.last_mut().filter(|last| current(&last.span)), &candidate, candidate.scanned.witness) {
+            break;
+        }
         next = candidate.last().map_or([NO_ZONE; 2], |batch| batch.next);
         candidates.push(candidate);
     }
     for candidate in &candidates {
         witness = witness.max(candidate.scanned.witness);
+    }
+    for n in 1..candidates.len() {
+        let (before, behind) = candidates.split_at_mut(n);
+        mend(before.last_mut(), &behind[0], witness);
     }
     // R11: what lies in the announced zones may witness more than what was found so far.
     let mut to_look: Vec<u32> = next.to_vec();
@@ -286,6 +294,35 @@ fn follow(reader: &Reader<'_>, root: &RootImage) -> Result<(Vec<Candidate>, Sequ
     Ok((candidates, witness, newer.get()))
 }
 
+/// A sealed segment whose footer cannot be read, although it was durable, has lost nothing: its batches hold all that the
+/// footer repeats (R12). Where the next segment goes on right behind it, the footer is put back as an empty one. False: the
+/// segment is not sealed.
+fn mend(before: Option<&mut Candidate>, next: &Candidate, witness: Sequence) -> bool {
+    let Some(before) = before else { return true };
+    let Some(last) = before.last() else { return true };
+    if last.kind == BatchKind::Footer {
+        return true;
+    }
+    let sequence = last.sequence.next();
+    if next.span.first != sequence.next().0 || witness <= sequence {
+        return false;
+    }
+    crate::mark("recovery: footer lost, its batches are there");
+    let footer = Batch {
+        kind: BatchKind::Footer,
+        sequence,
+        offset: last.offset + last.total,
+        total: 0,
+        first_lsn: Lsn(last.first_lsn.0 + u64::from(last.count)),
+        count: 0,
+        continues: false,
+        records: Vec::new(),
+        next: last.next,
+    };
+    before.scanned.batches.push(footer);
+    true
+}
+
 /// The segment that starts in `zone` with this sequence in this epoch, if it does.
 fn first_of(reader: &Reader<'_>, zone: u32, expected: Sequence, epoch: u64) -> Result<Option<RootSegment>> {
     if zone < crate::shape::ROOT_ZONES || zone >= reader.shape.zones {
@@ -310,7 +347,19 @@ fn first_of(reader: &Reader<'_>, zone: u32, expected: Sequence, epoch: u64) -> R
                 offset: 0,
             })
         }
-        _ => None,
+        _ => reader.any_footer(zone)?.filter(|(segment, _)| segment.epoch() == epoch).and_then(|(segment, scanned)| {
+            // The first batch is ruined, and the footer is there: a sealed segment (R12).
+            let first = scanned.batches.first().filter(|first| first.sequence == expected)?;
+            crate::mark("recovery: segment known by its footer");
+            Some(RootSegment {
+                zone,
+                segment: segment.0,
+                first: first.sequence.0,
+                end: u64::MAX,
+                first_lsn: first.first_lsn.0,
+                offset: 0,
+            })
+        }),
     })
 }
 
@@ -467,6 +516,7 @@ impl Recovered {
             expected = Some(lsn);
             self.state.zones.get_mut(*zone).records_end = lsn;
         }
+        self.state.name_lists();
         if let Some(lsn) = expected {
             self.lsn = lsn;
         } else {

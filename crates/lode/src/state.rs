@@ -8,6 +8,7 @@
 //! * I3 a section's `dirty` is the first record that its written state does not include.
 //! * I4 a zone's usage is the sum of the footprints of the blocks that the map places in it.
 
+use crate::fold::{Entry, Fold, Watch};
 use crate::format::object::ObjectRef;
 use crate::format::records::{Freed, ListMeta, ListState, Record};
 use crate::map::leaf::Leaf;
@@ -69,6 +70,10 @@ pub(crate) struct State {
     pub orphans: BTreeMap<ListId, Vec<Option<Box<MapSection>>>>,
     /// Leaves that came into memory so far.
     pub leaves_made: u64,
+    /// What the newest large commit has still to bring into the tables.
+    pub fold: Option<Fold>,
+    /// For whoever prepares a large commit.
+    pub watch: Option<Watch>,
 }
 
 impl State {
@@ -86,6 +91,8 @@ impl State {
             draining: BTreeSet::new(),
             orphans: BTreeMap::new(),
             leaves_made: 0,
+            fold: None,
+            watch: None,
         }
     }
 
@@ -103,6 +110,11 @@ impl State {
 
     /// Where a block is stored. `Err`: its leaf must be loaded first.
     pub fn lookup(&self, list: ListId, block: u64) -> Result<Option<(Location, u32)>, ColdLeaf> {
+        if let Some(fold) = &self.fold
+            && let Some(found) = fold.get(list, block)
+        {
+            return Ok(Some(found));
+        }
         let (key, at) = self.leaf_of(list, block);
         match self.slot(key) {
             None | Some(Slot::Absent) => Ok(None),
@@ -113,6 +125,11 @@ impl State {
 
     /// Where a block is stored, without its checksum; [`Location::NONE`] for a hole.
     pub fn place(&self, list: ListId, block: u64) -> Result<Location, ColdLeaf> {
+        if let Some(fold) = &self.fold
+            && let Some((place, _)) = fold.get(list, block)
+        {
+            return Ok(place);
+        }
         let (key, at) = self.leaf_of(list, block);
         match self.slot(key) {
             None | Some(Slot::Absent) => Ok(Location::NONE),
@@ -277,6 +294,38 @@ impl State {
 
     /// One put of one block: the hot path, used by [`State::apply`] as well. `old` is where the block lay before.
     pub fn apply_put(&mut self, list: ListId, block: u64, place: Location, checksum: u32, old: Location, lsn: Lsn) {
+        if let Some(fold) = &mut self.fold
+            && let Some(entry) = fold.take(list, block)
+        {
+            crate::mark("unit: a block folded since another change follows");
+            self.fold_in(&entry);
+        }
+        if let Some(watch) = &mut self.watch {
+            watch.blocks.push((list, block));
+        }
+        self.put_now(list, block, place, checksum, old, lsn);
+    }
+
+    /// Brings up to `count` blocks of the large commit into the tables. False: none waits any more.
+    pub fn fold_some(&mut self, count: usize) -> bool {
+        for _ in 0..count {
+            let Some(entry) = self.fold.as_mut().and_then(Fold::pop) else {
+                self.fold = None;
+                return false;
+            };
+            self.fold_in(&entry);
+        }
+        self.fold.is_some()
+    }
+
+    fn fold_in(&mut self, entry: &Entry) {
+        if let Some(zone) = self.zones.all.get_mut(index(entry.place.zone())) {
+            zone.shadow -= entry.place.footprint();
+        }
+        self.put_now(entry.list, entry.block, entry.place, entry.checksum, entry.old, entry.lsn);
+    }
+
+    fn put_now(&mut self, list: ListId, block: u64, place: Location, checksum: u32, old: Location, lsn: Lsn) {
         self.map_put(list, block, place, checksum, lsn);
         if self.touch_zone(place.zone(), lsn) {
             self.zones.add(place);
@@ -288,6 +337,11 @@ impl State {
 
     /// Applies one record. The only way in which the state changes.
     pub fn apply(&mut self, record: &Record, lsn: Lsn) {
+        if let (Record::Discard { .. } | Record::List(_) | Record::ListGone { .. }, Some(watch)) =
+            (record, &mut self.watch)
+        {
+            watch.much = true;
+        }
         match record {
             Record::Put { list, first, place, entries } => {
                 let mut at = *place;
@@ -373,6 +427,13 @@ impl State {
                 self.lists.insert(meta.list, List { meta, sections });
             }
         }
+    }
+
+    /// Finds the names anew. While a log is replayed an older list, not yet deleted again, may bear the name of a newer one
+    /// whose page was written later.
+    pub fn name_lists(&mut self) {
+        let there = self.lists.iter().filter(|(_, list)| list.meta.state == ListState::There);
+        self.names = there.map(|(id, list)| (list.meta.name.clone(), *id)).collect();
     }
 
     /// Takes in a section that was read from the directory.

@@ -12,13 +12,14 @@
 //! *Concurrent atomic recovery units*, sections 3 and 4; *Mime*, visibility groups.
 
 mod commit;
+mod large;
 mod shadow;
 
 use crate::disk::options::Survive;
 use crate::disk::put::NewBlock;
 use crate::disk::read::{pack, unpack};
 use crate::disk::space::Claim;
-use crate::disk::{Core, Inner, charge};
+use crate::disk::{Core, Inner, Spilled, charge};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::crc;
 use crate::shape::BLOCK_CHARGE;
@@ -55,6 +56,8 @@ pub struct Unit {
     bases: Vec<(ListId, u64, Location)>,
     /// Where the blocks that the commit cuts were committed.
     cut_bases: Vec<(ListId, u64, Location)>,
+    /// What it had spilled when it was committed: to be forgotten without holding the lock.
+    ended: Option<Spilled>,
     /// It is a simple operation that is too long for one batch.
     simple: bool,
 }
@@ -71,6 +74,7 @@ impl Unit {
         let id = disk.new_unit();
         Unit {
             simple: false,
+            ended: None,
             disk,
             id,
             lists: Shadows::default(),
@@ -290,7 +294,7 @@ impl Unit {
             at += len_u64(len);
             rest = tail;
             if self.arena.bytes() > self.disk.options.unit_memory_bytes {
-                self.spill()?;
+                self.spill(Claim::Data)?;
             }
         }
         self.user_bytes += len_u64(data.len());
@@ -319,8 +323,9 @@ impl Unit {
         }
     }
 
-    /// Moves all data from memory into the log.
-    fn spill(&mut self) -> Result<()> {
+    /// Moves all data from memory into the log. A commit claims it as urgent: it never waits for the throttle (R29), and its
+    /// space was promised (P5).
+    fn spill(&mut self, claim: Claim) -> Result<()> {
         let most = self.disk.shape.direct_bytes;
         let blocks_max = index(self.disk.shape.direct_blocks);
         self.has_spilled = true;
@@ -346,7 +351,7 @@ impl Unit {
                     chunk.push(NewBlock { block: *block, stored, kind, checksum, base: None });
                 }
                 let count = chunk.len();
-                self.disk.spill(self.id, list, &chunk)?;
+                self.disk.spill(self.id, list, &chunk, claim)?;
                 for (_, shadow) in &mut waiting[start..start + count] {
                     **shadow = Shadow::Spilled;
                 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The modules by rank, bottom up. `lib.rs` names the same ones; rustfmt sorts them there.
-const ORDER: [&str; 20] = [
+const ORDER: [&str; 21] = [
     "marks",
     "planted",
     "types",
@@ -14,6 +14,7 @@ const ORDER: [&str; 20] = [
     "map",
     "zones",
     "log",
+    "fold",
     "state",
     "objects",
     "roots",

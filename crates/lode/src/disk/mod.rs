@@ -5,7 +5,7 @@
 //! keeper, that checkpoints and cleans. A disk opened with `background: false` has none: the caller's thread does all
 //! work, in an order that depends on nothing but the calls.
 //!
-//! Lock order: `maintaining`, then `core`. Nothing else is nested.
+//! Lock order: `large`, `maintaining`, `core`. Nothing else is nested.
 
 pub(crate) mod flush;
 pub(crate) mod load;
@@ -112,6 +112,8 @@ pub(crate) struct Inner {
     /// There is something for the keeper.
     pub keeper: Condvar,
     pub maintaining: Mutex<()>,
+    /// Held over the commit of a large unit.
+    pub large: Mutex<()>,
     pub cache: Option<read::Cache>,
     pub next_unit: AtomicU64,
 }
@@ -166,7 +168,8 @@ impl Core {
 
     /// Charged bytes that are promised: live, or reserved by units.
     pub fn promised(&self) -> u64 {
-        self.state.zones.live + self.state.zones.blocks * crate::shape::BLOCK_CHARGE + self.reserved
+        let folding = self.state.fold.as_ref().map_or(0, |fold| fold.reserved);
+        self.state.zones.live + self.state.zones.blocks * crate::shape::BLOCK_CHARGE + self.reserved + folding
     }
 }
 

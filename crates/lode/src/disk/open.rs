@@ -328,6 +328,7 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         space: Condvar::new(),
         keeper: Condvar::new(),
         maintaining: Mutex::new(()),
+        large: Mutex::new(()),
         next_unit: AtomicU64::new(UnitId(epoch << 40).0 + 1),
         options,
     }

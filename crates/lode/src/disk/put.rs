@@ -16,6 +16,9 @@ use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
+/// Every operation helps to fold so many blocks of a large commit.
+const FOLD_ALONG: usize = 8;
+
 /// A block as it will be stored, ready to be placed.
 pub(crate) struct NewBlock<'a> {
     pub block: u64,
@@ -78,9 +81,11 @@ impl Inner {
                 core = self.throttle(core)?;
             }
             core = self.admit(core, claim)?;
-            match core.writer.make_room(data, records, false, claim.ready_min()) {
+            let ready_min = claim.ready_min(core.available());
+            match core.writer.make_room(data, records, false, ready_min) {
                 Ok(()) => {
                     core.note_zones();
+                    core.state.fold_some(FOLD_ALONG);
                     let done = change(&mut core);
                     assert!(core.state.zones.broken.is_none(), "I4: {:?}", core.state.zones.broken);
                     self.after_operation(core);
@@ -204,11 +209,11 @@ impl Inner {
     }
 
     /// Places data of a unit in the log, visible to nobody but the unit. At most `direct_bytes` at once.
-    pub fn spill(&self, unit: UnitId, list: ListId, blocks: &[NewBlock<'_>]) -> Result<()> {
+    pub fn spill(&self, unit: UnitId, list: ListId, blocks: &[NewBlock<'_>], claim: Claim) -> Result<()> {
         let data: u32 =
             blocks.iter().map(|block| len_u32(block.stored.len()).next_multiple_of(crate::types::GRANULE)).sum();
         let records = data_bytes(1) * len_u32(blocks.len());
-        self.with_room(data, records, Claim::Data, |core| {
+        self.with_room(data, records, claim, |core| {
             let mut run: Vec<(u64, Location, u32)> = Vec::with_capacity(blocks.len());
             for new in blocks {
                 let place = core.writer.place(new.stored, new.kind);
@@ -280,10 +285,6 @@ impl Run {
         }
         self.entries.clear();
     }
-
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
 }
 
 impl Core {
@@ -308,7 +309,8 @@ impl Core {
     }
 
     /// The discards that turn the blocks `first..end` of a list into holes: one for each stretch of leaves with blocks in it.
-    pub fn discards(&self, list: ListId, first: u64, end: u64) -> std::result::Result<Vec<Record>, ColdLeaf> {
+    pub fn discards(&mut self, list: ListId, first: u64, end: u64) -> std::result::Result<Vec<Record>, ColdLeaf> {
+        self.state.fold_some(usize::MAX);
         let mut records = Vec::new();
         if let Some(key) = self.state.cold_leaf(list, first, end) {
             return Err(ColdLeaf(key));

@@ -45,9 +45,10 @@ impl Claim {
         }
     }
 
-    /// So many zones must be ready before a segment is opened: it and the two that it announces (R11).
-    pub fn ready_min(self) -> usize {
-        if self == Claim::Keeper { 1 } else { 3 }
+    /// So many zones must be ready before a segment is opened: it and the two that it announces (R11). The keeper makes do
+    /// with fewer when there are no more: it is about to free some.
+    pub fn ready_min(self, available: usize) -> usize {
+        if self == Claim::Keeper { available.clamp(1, 3) } else { 3 }
     }
 
     fn patience(self) -> u32 {
@@ -100,7 +101,7 @@ impl Inner {
             core = self.admit(core, claim)?;
             let Some(zone) = core.take_zone() else {
                 // The keeper makes do with what there is: it is about to free more.
-                let enough = core.writer.ready.len() >= claim.ready_min();
+                let enough = core.writer.ready.len() >= claim.ready_min(core.available());
                 return if enough { Ok(()) } else { Err(self.full(&core, 0)) };
             };
             drop(core);

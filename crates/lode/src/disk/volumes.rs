@@ -110,6 +110,7 @@ impl Inner {
 
     /// Counts the stored blocks of a list, section by section.
     fn mapped_blocks(&self, list: ListId) -> Result<u64> {
+        self.fold_all();
         let shift = self.shape.section_blocks_shift();
         let mut count = 0;
         let mut number = 0;

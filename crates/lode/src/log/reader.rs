@@ -159,6 +159,11 @@ impl Reader<'_> {
 
     /// The footer of a sealed segment, if the zone ends with a valid one of this segment.
     pub fn footer(&self, zone: u32, segment: SegmentId) -> Result<Option<Scanned>> {
+        Ok(self.any_footer(zone)?.filter(|(found, _)| *found == segment).map(|(_, scanned)| scanned))
+    }
+
+    /// The footer at the end of a zone, of whatever segment it is.
+    pub fn any_footer(&self, zone: u32) -> Result<Option<(SegmentId, Scanned)>> {
         let tail_bytes = index(self.shape.zone_bytes.min((256 << 10).max(self.shape.align)));
         let tail_at = self.shape.zone_bytes - len_u32(tail_bytes);
         let mut tail = AlignedBuffer::new(tail_bytes);
@@ -168,8 +173,7 @@ impl Reader<'_> {
         let trailer = Trailer::decode(&tail[tail_bytes - Trailer::SIZE..]);
         let fits = u64::from(trailer.footer) + u64::from(trailer.total) == u64::from(self.shape.zone_bytes)
             && index(trailer.total) >= Header::SIZE;
-        if trailer.magic != TRAILER_MAGIC || trailer.checksum != trailer.seal() || trailer.segment != segment.0 || !fits
-        {
+        if trailer.magic != TRAILER_MAGIC || trailer.checksum != trailer.seal() || !fits {
             return Ok(None);
         }
         let whole;
@@ -184,14 +188,15 @@ impl Reader<'_> {
             &whole
         };
         let Ok((header, BatchKind::Footer)) = self.header(bytes, zone, trailer.footer) else { return Ok(None) };
-        if header.segment != segment.0 {
+        if header.segment != trailer.segment {
             return Ok(None);
         }
         let footer = self.batch(&header, BatchKind::Footer, bytes);
         let Some(mut batches) = entries(&footer) else { return Ok(None) };
         let witness = Sequence(header.durable);
         batches.push(Batch { records: Vec::new(), ..footer });
-        Ok(Some(Scanned { batches, from_footer: true, end: self.shape.zone_bytes, witness, beyond: None }))
+        let scanned = Scanned { batches, from_footer: true, end: self.shape.zone_bytes, witness, beyond: None };
+        Ok(Some((SegmentId(header.segment), scanned)))
     }
 
     /// Reads a segment batch by batch, from `from` on, where the batch of sequence `wanted` starts.

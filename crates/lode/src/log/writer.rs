@@ -261,6 +261,16 @@ impl Writer {
         lsn
     }
 
+    /// Appends `count` records that are encoded already. Room was made before. Gives back the number of the first.
+    pub fn records(&mut self, bytes: &[u8], count: u32) -> Lsn {
+        let open = self.open.as_mut().expect("room was made");
+        open.records.extend_from_slice(bytes);
+        open.count += count;
+        let lsn = self.lsn;
+        self.lsn = Lsn(lsn.0 + u64::from(count));
+        lsn
+    }
+
     /// A header with everything that follows from where the stream is; `own` is what the batch itself knows.
     fn header(&self, segment: &Segment, own: Header) -> Header {
         Header {

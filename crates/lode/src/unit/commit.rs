@@ -6,6 +6,7 @@
 //!      └─────────────────────────────────────────────────────┘ nothing was changed yet: try again
 //! ```
 
+use super::large::{Built, Preparing};
 use super::shadow::{ListShadow, Shadow};
 use super::{SPARE_CHUNKS, Unit};
 use crate::disk::load::Gathering;
@@ -22,11 +23,16 @@ use std::sync::Arc;
 /// A unit with more new data in memory than this spills it before its commit, which then copies none under the lock.
 const DIRECT_MAX: usize = 256 << 10;
 
-struct Plan {
+/// So often a large commit is prepared again without the lock before it is prepared under it.
+const PATIENCE: u32 = 4;
+
+pub(super) struct Plan {
     data: u32,
     records: u32,
     chained: bool,
     zones: usize,
+    /// The most bytes of records that a batch is asked to take at once.
+    pub group: u32,
     /// Bytes that the records of discards may take.
     holes: u64,
 }
@@ -39,19 +45,31 @@ impl Unit {
         }
         let disk = Arc::clone(&self.disk);
         let mut gathering = None;
+        let mut tries = 0;
         loop {
             if self.cut_bases.is_empty() {
                 self.cut_blocks()?;
             }
             let plan = self.plan(&disk);
             if !self.arena.is_empty() && (plan.chained || self.arena.bytes() > DIRECT_MAX) {
-                self.spill()?;
+                self.spill(Claim::Urgent)?;
                 continue;
             }
-            if plan.chained {
+            let made = if plan.chained {
+                let _preparing = Preparing::new(&disk);
+                let mut built = self.build(&disk)?;
                 disk.prepare_zones(plan.zones, Claim::Urgent)?;
-            }
-            let made = disk.with_room(plan.data, plan.records, Claim::Urgent, |core| self.apply(core, &plan))?;
+                let made = disk.with_room(0, 0, Claim::Urgent, |core| {
+                    self.apply_large(core, &plan, &mut built, tries < PATIENCE)
+                })?;
+                tries += 1;
+                if disk.options.background {
+                    disk.fold_all();
+                }
+                made
+            } else {
+                disk.with_room(plan.data, plan.records, Claim::Urgent, |core| self.apply(core, &plan))?
+            };
             match made {
                 Ok(lsn) => return Ok(lsn),
                 Err(Again::Load(key)) => {
@@ -158,19 +176,27 @@ impl Unit {
         let holes: u64 =
             self.hole_ranges().into_iter().map(|(list, first, end)| disk.discard_bytes(list, first, end)).sum();
         records += holes;
+        let group = (shape.batch_bytes - shape.head) / 4;
         let most = u64::from(shape.batch_bytes - shape.head) / 2;
         if records + u64::from(data) <= most {
-            Plan { data, records: u32::try_from(records).expect("less than a batch"), chained: false, zones: 3, holes }
+            Plan {
+                data,
+                records: u32::try_from(records).expect("less than a batch"),
+                chained: false,
+                zones: 3,
+                group,
+                holes,
+            }
         } else {
             // The records are written twice, and the end of each zone is lost.
             let per_zone = u64::from(shape.zone_bytes - shape.batch_bytes) / 2 - u64::from(shape.head);
             let zones = 4 + usize::try_from(records / per_zone.max(1)).expect("fewer than there are zones");
-            Plan { data, records: 0, chained: true, zones, holes }
+            Plan { data, records: 0, chained: true, zones, group, holes }
         }
     }
 
     /// What turns into holes: stretches in order, none touching another, so that each block is freed once.
-    fn hole_ranges(&self) -> Vec<(ListId, u64, u64)> {
+    pub(super) fn hole_ranges(&self) -> Vec<(ListId, u64, u64)> {
         let mut merged: Vec<(ListId, u64, u64)> = Vec::new();
         for (list, shadow) in self.lists.iter().filter(|(_, shadow)| !shadow.is_plain()) {
             let mut holes = shadow.holes.clone();
@@ -186,10 +212,9 @@ impl Unit {
         merged
     }
 
-    fn apply(&mut self, core: &mut Core, plan: &Plan) -> std::result::Result<Lsn, Again> {
+    /// Everything is asked before anything is changed. Gives back what is to be discarded.
+    fn ask(&self, core: &mut Core, plan: &Plan) -> std::result::Result<Vec<Record>, Again> {
         let conflict = |error: Error| Again::Never(Error::new(ErrorKind::Conflict, error.to_string()));
-        // Everything is asked before anything is changed.
-        let mut olds: SmallVec<[Location; 16]> = SmallVec::new();
         for (list, shadow) in self.lists.iter() {
             let meta = core.check_list(list, 0).map_err(conflict)?;
             let blocks = shadow.bytes.map_or(meta.blocks(), |bytes| bytes.div_ceil(u64::from(meta.block_bytes())));
@@ -198,9 +223,6 @@ impl Unit {
                     ErrorKind::Conflict,
                     format!("{} was cut short to {blocks} blocks meanwhile", meta.name),
                 )));
-            }
-            for block in shadow.blocks.keys() {
-                olds.push(core.state.place(list, *block)?);
             }
         }
         for (list, block, base) in &self.cut_bases {
@@ -226,23 +248,19 @@ impl Unit {
         if bytes > plan.holes {
             return Err(Again::Space(0)); // More leaves came to hold blocks since the plan was made.
         }
-        if plan.chained {
-            if core.writer.ready.len() < plan.zones {
-                return Err(Again::Space(0));
+        Ok(discards)
+    }
+
+    /// The commit of a unit that fits in one batch.
+    fn apply(&mut self, core: &mut Core, plan: &Plan) -> std::result::Result<Lsn, Again> {
+        let mut olds: SmallVec<[Location; 16]> = SmallVec::new();
+        for (list, shadow) in self.lists.iter() {
+            for block in shadow.blocks.keys() {
+                olds.push(core.state.place(list, *block)?);
             }
-            core.writer.seal(false);
         }
-        let chained = plan.chained;
-        let room = |core: &mut Core, bytes: u32| {
-            if chained {
-                core.writer.make_room(0, bytes, true, 1).expect("zones were made ready for the whole commit");
-                core.note_zones();
-            }
-        };
+        let discards = self.ask(core, plan)?;
         for record in &discards {
-            let mut encoded = Vec::new();
-            record.encode(&mut encoded);
-            room(core, len_u32(encoded.len()));
             core.write_record(record);
         }
         // What the discards have freed is a hole by now.
@@ -259,15 +277,13 @@ impl Unit {
             if let Some(bytes) = shadow.bytes {
                 let mut meta = core.check_list(list, 0).expect("checked above").clone();
                 meta.bytes = bytes;
-                room(core, 512);
                 core.write_record(&Record::List(meta));
             }
             blocks += len_u64(shadow.blocks.len());
-            self.put(core, list, shadow, &mut olds, room);
+            self.put(core, list, shadow, &mut olds);
         }
         // In one batch everything stands or falls together anyway.
-        if chained || self.has_spilled {
-            room(core, 24);
+        if self.has_spilled {
             core.write_record(&Record::Commit { unit: self.id, blocks });
         }
         core.counters.user_bytes += self.user_bytes;
@@ -275,31 +291,43 @@ impl Unit {
         Ok(core.writer.lsn)
     }
 
-    /// Places what is in memory and writes the Puts of all blocks of a list, in order. `olds` are their places till now;
-    /// `room` makes room for the next record.
-    fn put(
-        &self,
+    /// The commit of one that does not: see [`super::large`].
+    fn apply_large(
+        &mut self,
         core: &mut Core,
-        list: ListId,
-        shadow: &ListShadow,
-        olds: &mut impl Iterator<Item = Location>,
-        mut room: impl FnMut(&mut Core, u32),
-    ) {
-        let most = core.entries_max();
+        plan: &Plan,
+        built: &mut Built,
+        patient: bool,
+    ) -> std::result::Result<Lsn, Again> {
+        let discards = self.ask(core, plan)?;
+        self.refresh(core, built, patient)?;
+        if core.writer.ready.len() < plan.zones {
+            return Err(Again::Space(0));
+        }
+        core.writer.seal(false);
+        for record in &discards {
+            let mut encoded = Vec::new();
+            record.encode(&mut encoded);
+            core.writer
+                .make_room(0, len_u32(encoded.len()), true, 1)
+                .expect("zones were made ready for the whole commit");
+            core.note_zones();
+            core.write_record(record);
+        }
+        self.commit_built(core, plan, std::mem::take(built));
+        Ok(core.writer.lsn)
+    }
+
+    /// Places what is in memory and writes the Puts of all blocks of a list, in order. `olds` are their places till now.
+    fn put(&self, core: &mut Core, list: ListId, shadow: &ListShadow, olds: &mut impl Iterator<Item = Location>) {
         let mut run = Run::default();
         for ((block, shadow), old) in shadow.blocks.iter().zip(olds) {
             let (place, checksum) = match shadow {
                 Shadow::Data { piece, kind, checksum } => (core.writer.place(self.arena.get(*piece), *kind), *checksum),
                 Shadow::Spilled => core.spilled[&self.id][&(list, *block)],
             };
-            let placed = Placed { block: *block, place, checksum, old };
-            if run.len() == most || !run.joins(&placed) {
-                room(core, put_bytes(run.len()));
-                run.end(core, list);
-            }
-            run.push(core, list, placed);
+            run.push(core, list, Placed { block: *block, place, checksum, old });
         }
-        room(core, put_bytes(run.len()));
         run.end(core, list);
     }
 
