@@ -2,4 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 mod basics;
+mod rules_batch;
+mod rules_log;
+mod rules_media;
+mod rules_recovery;
+mod tape;
 mod units;
