@@ -32,9 +32,10 @@ fn a_flush_waits_for_every_lower_sequence_still_in_flight() {
     put(&volume, 0, 1);
     tape.hook(Call::Append, move || {
         hung.send(()).unwrap();
-        wait_release.recv().unwrap();
+        let _ = wait_release.recv();
     });
     std::thread::scope(|scope| {
+        let release = release; // If this panics, the append ends.
         let first = scope.spawn(|| disk.flush(Survive::Power).unwrap());
         wait_hung.recv().unwrap();
         let position = volume.write_at(u64::from(BLOCK), &[2; BLOCK as usize]).unwrap();
@@ -55,7 +56,7 @@ fn a_flush_waits_for_every_lower_sequence_still_in_flight() {
         second.join().unwrap();
     });
     let order: Vec<u64> = tape.batches(start).iter().map(|(_, _, bytes)| u64_at(bytes, SEQUENCE)).collect();
-    assert!(order[0] == order[1] + 1, "they were done the other way round: {order:?}");
+    assert_eq!(order[0], order[1] + 1, "they were done the other way round: {order:?}");
     assert_eq!(recovered(&tape.cut_hard(), 2), [1, 2]);
 }
 
