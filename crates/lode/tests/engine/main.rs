@@ -3,4 +3,9 @@
 
 mod basics;
 mod memory;
+mod rules_batch;
+mod rules_log;
+mod rules_media;
+mod rules_recovery;
+mod tape;
 mod units;
