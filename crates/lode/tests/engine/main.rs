@@ -2,4 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod basics;
+mod rules_units;
 mod units;
+mod watch;
