@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod basics;
+mod rules_space;
 mod rules_tables;
 mod rules_units;
 mod units;
