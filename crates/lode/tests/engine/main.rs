@@ -4,6 +4,7 @@
 mod basics;
 mod rules_space;
 mod rules_tables;
+mod rules_threads;
 mod rules_units;
 mod units;
 mod watch;
