@@ -6,5 +6,6 @@ mod rules_space;
 mod rules_tables;
 mod rules_threads;
 mod rules_units;
+mod sizes;
 mod units;
 mod watch;
