@@ -1,0 +1,61 @@
+//! Blocks of several sizes on one disk, and what their map costs.
+use crate::basics::{medium, quiet};
+use lode::{Compression, Disk, Survive, VolumeOptions};
+
+/// LD-14: data in blocks of 4096 bytes and of 64 KiB, and 10,000 i-nodes in blocks of 64 bytes, written in turns into the
+/// same segments. The map of the i-nodes takes at most 120 KB if they are written in order, and one entry of 12 bytes and
+/// two bits for each block of the ten leaves that hold them if they are not.
+#[test]
+fn ten_thousand_blocks_of_64_bytes_live_among_large_ones_and_cost_little_map() {
+    let compression = Compression::Lz4;
+    for (stride, most) in [(1, 120_000), (7919, 10 * 1024 * 49 / 4)] {
+        let medium = medium(64, 1 << 20, 4096);
+        let disk = Disk::open(medium.clone(), &quiet()).unwrap();
+        let inodes = VolumeOptions { bytes: 10_000 * 64, block_bytes: 64, compression };
+        let data = VolumeOptions { bytes: 1000 * 4096, block_bytes: 4096, compression };
+        let large = VolumeOptions { bytes: 16 << 16, block_bytes: 1 << 16, compression: Compression::None };
+        let inodes = disk.create_volume("inodes", &inodes).unwrap();
+        let data = disk.create_volume("data", &data).unwrap();
+        let large = disk.create_volume("large", &large).unwrap();
+        let filled = |n: u64, len: usize| n.to_le_bytes().repeat(len / 8);
+        let mut map = 0;
+        for n in 0..10_000u64 {
+            if n % 10 == 0 {
+                data.write_at(n / 10 * 4096, &filled(n, 4096)).unwrap();
+            }
+            if n % 625 == 0 {
+                large.write_at((n / 625) << 16, &filled(n, 1 << 16)).unwrap();
+            }
+            let before = disk.counters().tables_bytes;
+            let inode = n * stride % 10_000;
+            inodes.write_at(inode * 64, &filled(inode, 64)).unwrap();
+            map += disk.counters().tables_bytes - before;
+        }
+        assert!(map <= most, "{map} bytes of map for 10,000 blocks of 64 bytes, stride {stride}");
+        disk.flush(Survive::Power).unwrap();
+        let mut mixed = 0;
+        disk.inspect_batches(&mut |batch| {
+            let holds =
+                |list| batch.content.iter().any(|record| record.starts_with(&format!("Put {{ list: {list:?}, ")));
+            mixed += u32::from(holds(inodes.list()) && holds(data.list()));
+        })
+        .unwrap();
+        assert!(mixed > 4, "blocks of several sizes lie in one batch: {mixed} times");
+        let sizes: Vec<(u32, u64)> =
+            disk.volumes().unwrap().into_iter().map(|volume| (volume.block_bytes, volume.mapped_blocks)).collect();
+        assert_eq!(sizes, [(4096, 1000), (64, 10_000), (1 << 16, 16)]);
+        drop((inodes, data, large, disk));
+        let disk = Disk::open(medium.clone(), &quiet()).unwrap();
+        for (name, bytes, blocks) in [("inodes", 64, 10_000), ("data", 4096, 1000), ("large", 1 << 16, 16)] {
+            let volume = disk.volume(name).unwrap();
+            let mut read = vec![0; bytes];
+            for block in 0..blocks {
+                volume.read_at(block * bytes as u64, &mut read).unwrap();
+                let step = [1, 10, 625][["inodes", "data", "large"].iter().position(|n| *n == name).unwrap()];
+                assert!(read == filled(block * step, bytes), "{name} block {block}");
+            }
+        }
+        drop(disk);
+        assert_eq!(Disk::check(medium).unwrap().problems, Vec::<String>::new());
+    }
+}
