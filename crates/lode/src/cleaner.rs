@@ -198,6 +198,7 @@ impl Inner {
     }
 
     fn clean_round_held(&self) -> Result<bool> {
+        self.fold_all();
         let victims = {
             let core = self.core.lock();
             core.alive()?;
@@ -214,6 +215,9 @@ impl Inner {
             let found: u32 = alive.iter().map(|owner| owner.place.footprint()).sum();
             let now = {
                 let core = self.core.lock();
+                if core.state.fold.is_some() {
+                    continue; // A large commit came in between: what it freed is not counted as dead yet.
+                }
                 let zone = core.state.zones.get(zone);
                 zone.live + zone.shadow
             };

@@ -4,6 +4,7 @@
 mod basics;
 mod memory;
 mod rules_batch;
+mod rules_footer;
 mod rules_log;
 mod rules_media;
 mod rules_recovery;

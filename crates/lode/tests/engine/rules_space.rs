@@ -447,3 +447,29 @@ fn a_commit_that_spills_is_not_refused_when_zones_are_short() {
         other.discard(0, 8 << 20).unwrap();
     }
 }
+
+/// P5, R27: when zones are short, the commit of a unit whose space was promised is not refused, although it has to spill.
+#[test]
+fn a_commit_that_spills_is_not_refused_when_zones_are_set_aside() {
+    let medium = Watched::disk(64, 64 << 10, 512);
+    let disk = Disk::open(medium.clone(), &OpenOptions { unit_memory_bytes: 8 << 20, ..plain() }).unwrap();
+    let volume = disk.create_volume("v", &options(8 << 20)).unwrap();
+    let shadowed = disk.create_volume("s", &options(8 << 20)).unwrap();
+    let mut unit = disk.begin().unwrap();
+    unit.write_at(&shadowed, 0, &[5; 100 << 10]).unwrap();
+    let blocks = fill(&volume, 0);
+    disk.checkpoint().unwrap();
+    for view in disk.inspect_segments().into_iter().filter(|view| view.holds == "main").take(12) {
+        for offset in [0, (64 << 10) - 512] {
+            medium.damage(Position { zone: ZoneId(view.zone), offset }, &[0; 512]);
+        }
+    }
+    let mut full = 0;
+    for step in 0..4 * blocks {
+        full += u32::from(volume.write_at(step * 769 % blocks * BLOCK, &stamp(step)).is_err());
+        if full == 3 {
+            break;
+        }
+    }
+    unit.commit().unwrap();
+}

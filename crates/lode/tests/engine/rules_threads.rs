@@ -325,3 +325,27 @@ fn a_cached_block_is_not_taken_for_another_that_lies_at_its_place_now() {
     }
     assert!(disk.counters().zones_cleaned > 20);
 }
+
+/// R29: a unit holds a megabyte in memory when the write buffer fills up: its commit spills first, but must not wait.
+#[test]
+fn a_commit_that_spills_does_not_wait_for_room_in_the_write_buffer() {
+    let medium = Watched::disk(96, 64 << 10, 512);
+    let disk = Disk::open(medium.clone(), &OpenOptions { write_buffer_bytes: 1, ..uncached() }).unwrap();
+    let volume = disk.create_volume("v", &options(512 * BLOCK)).unwrap();
+    let mut unit = disk.begin().unwrap();
+    unit.write_at(&volume, 0, &[1; 128 << 10]).unwrap();
+    let gate = Arc::new(Gate::default());
+    let (held, first) = (Arc::clone(&gate), AtomicBool::new(true));
+    medium.before_each(move |call| {
+        if matches!(call, Call::Append) && first.swap(false, Ordering::Relaxed) {
+            held.pass();
+        }
+    });
+    std::thread::scope(|scope| {
+        volume.write_at(300 * BLOCK, &stamp(1)).unwrap();
+        let flushing = scope.spawn(|| disk.flush(Survive::Process).unwrap());
+        gate.wait_for_somebody();
+        while_held_up(&gate, || drop(unit.commit().map(|_| ())));
+        flushing.join().unwrap();
+    });
+}
