@@ -166,6 +166,7 @@ impl Unit {
             let meta = core.check_list(list, 0).map_err(conflict)?;
             let blocks = shadow.bytes.map_or(meta.blocks(), |bytes| bytes.div_ceil(u64::from(meta.block_bytes())));
             if shadow.blocks.last_key_value().is_some_and(|(last, _)| *last >= blocks) {
+                crate::mark("unit: conflict with a volume cut short");
                 return Err(conflict(Error::new(
                     ErrorKind::Conflict,
                     format!("{} was cut short to {blocks} blocks meanwhile", meta.name),
@@ -177,11 +178,13 @@ impl Unit {
         }
         for (list, block, base) in &self.cut_bases {
             if core.state.place(*list, *block)? != *base {
+                crate::mark("unit: cut block changed meanwhile");
                 return Err(Again::Cut);
             }
         }
         for (list, block, base) in &self.bases {
             if core.state.place(*list, *block)? != *base {
+                crate::mark("unit: base of a partial write changed meanwhile");
                 return Err(Again::Base);
             }
         }
@@ -202,6 +205,7 @@ impl Unit {
             if core.writer.ready.len() < plan.zones {
                 return Err(Again::Space(0));
             }
+            crate::mark("unit: committed in a chain of batches");
             core.writer.seal(false);
         }
         let chained = plan.chained;
