@@ -69,7 +69,7 @@ pub const ELSEWHERE: &[(&str, &str)] = &[
 /// What a plan has to reach, as far as it runs such scripts, and did not.
 pub fn missing(plan: &Plan) -> Vec<&'static str> {
     let reached = lode::marks();
-    let crashes = if plan.faults_percent < 100 { CRASHES } else { &[] };
+    let crashes = if plan.faults_percent + plan.concurrent_percent < 100 { CRASHES } else { &[] };
     let faults = if plan.faults_percent > 0 { FAULTS } else { &[] };
     let wanted = crashes.iter().chain(faults).copied();
     wanted.filter(|name| !reached.iter().any(|(mark, _)| mark == name)).collect()

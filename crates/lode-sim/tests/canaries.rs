@@ -12,7 +12,15 @@ const BUDGET: u64 = 300_000;
 
 fn must_be_found(bug: Bug) {
     set(Some(bug));
-    let plan = Plan { seed: 11, threads: 1, short_percent: 50, faults_percent: 10, ordered: true, begins: |_| {} };
+    let plan = Plan {
+        seed: 11,
+        threads: 1,
+        short_percent: 50,
+        faults_percent: 10,
+        concurrent_percent: 0,
+        ordered: true,
+        begins: |_| {},
+    };
     let outcome = torture(&plan, &|counts| counts.states + counts.second_states >= BUDGET);
     set(None);
     let states = outcome.counts.states + outcome.counts.second_states;

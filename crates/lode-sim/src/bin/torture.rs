@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const USAGE: &str = "\
 torture [--seed N] [--time 60s] [--threads N] [--min-images N] [--min-scripts N] [--short PERCENT] [--faults PERCENT]
-        [--min-fault-runs N] [--must-reach] [--unordered] [--verbose]
+        [--min-fault-runs N] [--concurrent PERCENT] [--min-concurrent-runs N] [--must-reach] [--unordered] [--verbose]
 torture --replay STRING [--unordered]
 torture --script STRING
 
@@ -33,6 +33,7 @@ struct Arguments {
     min_images: u64,
     min_scripts: u64,
     min_fault_runs: u64,
+    min_concurrent_runs: u64,
     must_reach: bool,
     replay: Option<Replay>,
 }
@@ -58,11 +59,20 @@ fn main() -> ExitCode {
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
     let mut arguments = Arguments {
-        plan: Plan { seed: 1, threads: 2, short_percent: 50, faults_percent: 10, ordered: true, begins },
+        plan: Plan {
+            seed: 1,
+            threads: 2,
+            short_percent: 50,
+            faults_percent: 10,
+            concurrent_percent: 5,
+            ordered: true,
+            begins,
+        },
         time: Duration::from_secs(60),
         min_images: 0,
         min_scripts: 0,
         min_fault_runs: 0,
+        min_concurrent_runs: 0,
         must_reach: false,
         replay: None,
     };
@@ -77,6 +87,8 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
             "--min-images" => arguments.min_images = number(&value()?)?,
             "--min-scripts" => arguments.min_scripts = number(&value()?)?,
             "--min-fault-runs" => arguments.min_fault_runs = number(&value()?)?,
+            "--concurrent" => arguments.plan.concurrent_percent = number(&value()?)?.min(100),
+            "--min-concurrent-runs" => arguments.min_concurrent_runs = number(&value()?)?,
             "--must-reach" => arguments.must_reach = true,
             "--short" => arguments.plan.short_percent = number(&value()?)?.min(100),
             "--faults" => arguments.plan.faults_percent = number(&value()?)?.min(100),
@@ -168,6 +180,7 @@ fn run(arguments: &Arguments) -> ExitCode {
             && counts.images >= arguments.min_images
             && counts.scripts >= arguments.min_scripts
             && counts.fault_runs >= arguments.min_fault_runs
+            && counts.concurrent_runs >= arguments.min_concurrent_runs
     };
     let outcome = torture(&arguments.plan, &enough);
     print(&outcome, arguments, start.elapsed());

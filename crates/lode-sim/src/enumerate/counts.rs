@@ -33,6 +33,8 @@ pub struct Counts {
     pub lived_on: u64,
     /// How many images there are at the cuts made, sector by sector: what the ones opened stand for.
     pub raw_images: f64,
+    /// Runs with clients in threads.
+    pub concurrent_runs: u64,
     /// Runs on media that fail.
     pub fault_runs: u64,
     /// Faults that these media did.
@@ -57,6 +59,7 @@ impl AddAssign for Counts {
         self.checked += more.checked;
         self.lived_on += more.lived_on;
         self.raw_images += more.raw_images;
+        self.concurrent_runs += more.concurrent_runs;
         self.fault_runs += more.fault_runs;
         self.faults += more.faults;
         self.repairs += more.repairs;
@@ -81,6 +84,7 @@ impl Counts {
             ("raw images represented", format!("{:.1e}", self.raw_images)),
             ("checked from the medium", self.checked.to_string()),
             ("written on and reopened", self.lived_on.to_string()),
+            ("runs with threads", self.concurrent_runs.to_string()),
             ("runs on failing media", self.fault_runs.to_string()),
             ("faults done", self.faults.to_string()),
             ("repaired and written on", self.repairs.to_string()),
