@@ -17,6 +17,8 @@ TARGET ?=
 # The least that `make test` crashes, and how long it may take.
 IMAGES_MIN = 1000000
 SCRIPTS_MIN = 500
+FAULT_RUNS_MIN = 4000
+CONCURRENT_RUNS_MIN = 400
 CRASHES_SECONDS_MAX = 360
 
 .DEFAULT_GOAL = help
@@ -49,9 +51,11 @@ planted:
 crashes:
 	$(CARGO) build --release --locked -p lode-sim --bin torture
 	timeout $(CRASHES_SECONDS_MAX) $(TORTURE) --seed $(SEED) --threads $(THREADS) --time 0s \
-		--faults 0 --min-images $(IMAGES_MIN) --min-scripts $(SCRIPTS_MIN) || \
+		--faults 0 --concurrent 0 --min-images $(IMAGES_MIN) --min-scripts $(SCRIPTS_MIN) --must-reach || \
 		{ code=$$?; [ $$code != 124 ] || echo 'crashes: not done in $(CRASHES_SECONDS_MAX) s' >&2; exit $$code; }
-	$(TORTURE) --seed $(SEED) --threads $(THREADS) --time 15s --faults 100
+	$(TORTURE) --seed $(SEED) --threads $(THREADS) --time 0s --faults 100 --min-fault-runs $(FAULT_RUNS_MIN) --must-reach
+	$(TORTURE) --seed $(SEED) --threads $(THREADS) --time 0s --faults 0 --concurrent 100 \
+		--min-concurrent-runs $(CONCURRENT_RUNS_MIN)
 
 check:
 	$(CARGO) fmt --all -- --check

@@ -5,6 +5,8 @@
 //! What recovery and that life wrote is a trace again, and is crashed at each of its points (depth 2); so is the joint
 //! trace of a life that was killed and the one after it, in which what the first had not synced may still be lost.
 //!
+//! Disks with threads are crashed in [`concurrent`].
+//!
 //! A finding comes with the [`Replay`] that makes it again.
 
 use crate::chooser::Chooser;
@@ -22,6 +24,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 mod afterlife;
+mod concurrent;
 mod counts;
 mod opening;
 mod replay;
@@ -80,7 +83,7 @@ impl Settings {
     /// For the scripts of an id.
     pub fn of(id: ScriptId) -> Self {
         match id {
-            ScriptId::Random(_) | ScriptId::Faults(_) => Self::random(),
+            ScriptId::Random(_) | ScriptId::Faults(_) | ScriptId::Concurrent(_) => Self::random(),
             ScriptId::Short(_) => Self::short(),
         }
     }
@@ -114,6 +117,9 @@ pub fn crash_class(id: ScriptId, ordered: bool) -> CrashClass {
 pub fn enumerate(id: ScriptId, settings: &Settings) -> Result<Counts, Box<Finding>> {
     if let ScriptId::Faults(seed) = id {
         return crate::faults::fail(seed);
+    }
+    if let ScriptId::Concurrent(_) = id {
+        return concurrent::concurrent(id);
     }
     let script = script(id);
     let mut walk = Walk::new(&script, settings);
@@ -188,11 +194,12 @@ impl<'a> Walk<'a> {
 
     fn record(&mut self) -> Result<Recording, Box<Finding>> {
         let recorded = guarded(|| Ok(record(self.script)));
-        let (result, recording, RunCounts { ops, full, compared, .. }) =
+        let (result, recording, RunCounts { ops, full, compared, conflicts }) =
             recorded.map_err(|words| self.finding(format!("while the script ran: {words}")))?;
         self.counts.ops += ops;
         self.counts.full += full;
         self.counts.compared += compared;
+        self.counts.conflicts += conflicts;
         result.map_err(|words| self.finding(format!("while the script ran: {words}")))?;
         Ok(recording)
     }

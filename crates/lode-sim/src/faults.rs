@@ -4,18 +4,19 @@
 //! * [`Kind::Cuts`]: the power is cut again and again in one long life.
 //! * [`Kind::Failing`]: an append, erase, sync or read fails, once or for ever. After a failed append or sync the disk
 //!   reports no later flush as done (P8). After a power cut it opens with a legal prefix.
-//! * [`Kind::Rot`]: bits flip and sectors become unreadable where they durably lie. Damage of one sector never keeps
-//!   the disk from opening (R25). Scrub names exactly the live blocks that cannot be read.
+//! * [`Kind::Rot`]: bits flip and sectors become unreadable where they durably lie, also all the roots from one on.
+//!   Damage of one sector never keeps the disk from opening (R25). Scrub names exactly the live blocks that cannot be
+//!   read. What refuses to open shows a prefix when opened read-only, and can be written on after a repair.
 //! * [`Kind::Misdirected`]: appends land at a wrong place.
 //! * [`Kind::Flips`]: reads go wrong once; the next read of the same place is right, and nothing wrong was copied.
 
 use crate::enumerate::{Counts, Finding, Replay, guarded};
-use crate::model::State;
+use crate::model::{Model, State};
 use crate::rng::{Rng, index, narrow};
 use crate::run::{Run, Stop, open_options};
-use crate::script::{Script, ScriptId};
+use crate::script::{Fill, Script, ScriptId, data};
 use crate::workload::script;
-use lode::{Disk, ErrorKind, Survive};
+use lode::{Disk, ErrorKind, OpenOptions, Survive};
 use lode_media::fault::{FaultMedium, FaultPlan, FaultPoint, Lasting};
 use lode_media::ram::RamMedium;
 use lode_media::{Medium, Position, ZoneId};
@@ -55,7 +56,7 @@ pub fn fail(seed: u64) -> Result<Counts, Box<Finding>> {
     let rng = Rng::new(id.seed() ^ 0xFAFA);
     let mut counts = Counts { fault_runs: 1, ..Counts::default() };
     let done = guarded(|| {
-        let mut failing = Failing { script: &script, rng, faults: 0 };
+        let mut failing = Failing { script: &script, rng, faults: 0, repairs: 0 };
         let result = match kind(seed) {
             Kind::Cuts => failing.cuts(),
             Kind::Failing => failing.failing(),
@@ -64,6 +65,7 @@ pub fn fail(seed: u64) -> Result<Counts, Box<Finding>> {
             Kind::Flips => failing.flips(),
         };
         counts.faults = failing.faults;
+        counts.repairs = failing.repairs;
         result
     });
     counts.ops = script.ops.len().try_into().unwrap_or(0);
@@ -76,6 +78,7 @@ struct Failing<'a> {
     script: &'a Script,
     rng: Rng,
     faults: u64,
+    repairs: u64,
 }
 
 /// In words, why a run stopped.
@@ -188,10 +191,16 @@ impl Failing<'_> {
         if settled {
             let disk = run.disk().ok_or("the script left the disk closed")?;
             disk.checkpoint().map_err(|error| format!("the last checkpoint: {error}"))?;
+        } else if self.rng.percent(60) {
+            // Killed and opened again, so that replay begins with segments of an epoch that has ended.
+            run.after_cut().map_err(|stop| format!("killed before the damage: {}", words(stop)))?;
         }
         let mut hit = Vec::new();
         for _ in 0..places {
             hit.extend(self.damage(&medium));
+        }
+        if places > 1 && self.rng.percent(50) {
+            hit.extend(self.damage_roots(&medium));
         }
         let at = format!("{hit:?}");
         let disk = run.disk().ok_or("the script left the disk closed")?;
@@ -208,7 +217,75 @@ impl Failing<'_> {
             Err(error) if places == 1 && settled => {
                 Err(format!("with nothing to replay, damaged at {at} alone, the disk does not open: {error}"))
             }
-            Err(error) => may_refuse(&error),
+            Err(error) => {
+                may_refuse(&error)?;
+                self.rescued(&medium, &run).map_err(|words| format!("damaged at {at}, refused ({error}): {words}"))
+            }
+        }
+    }
+
+    /// A disk that refuses to open: read-only it shows a prefix, and writes nothing. After a repair it has that prefix
+    /// still, has no other problem than the damage itself, takes writes, and opens again like any other.
+    fn rescued(&mut self, medium: &Faulty, run: &Run<'_>) -> Result<(), String> {
+        let open = |options: OpenOptions| Disk::open(Arc::clone(medium) as Arc<dyn Medium>, &options);
+        let options = open_options(self.script, None);
+        let shown = match open(OpenOptions { read_only: true, ..options.clone() }) {
+            Ok(disk) => Some(prefix(&disk, run).map_err(|words| format!("opened read-only: {words}"))?),
+            Err(error) => {
+                may_refuse(&error).map_err(|words| format!("opened read-only: {words}"))?;
+                None
+            }
+        };
+        let disk = match open(OpenOptions { repair: true, ..options.clone() }) {
+            Ok(disk) => disk,
+            Err(error) if shown.is_none() => return may_refuse(&error),
+            Err(error) => return Err(format!("it opens read-only, but cannot be repaired: {error}")),
+        };
+        self.repairs += 1;
+        let (state, bad) = prefix(&disk, run).map_err(|words| format!("repaired: {words}"))?;
+        if shown.is_some_and(|shown| shown != (state, bad.clone())) {
+            return Err("the repaired disk has not what it showed read-only".to_owned());
+        }
+        let mut model = Model::of(run.model.state(state));
+        let anchor = match self.write_after_repair(&disk, &mut model) {
+            Ok(anchor) => anchor,
+            Err(error) if error.kind() == ErrorKind::Full => return Ok(()),
+            Err(error) => return may_refuse(&error).map_err(|words| format!("a write after the repair: {words}")),
+        };
+        drop(disk);
+        self.sound_but_for_damage(medium).map_err(|words| format!("repaired and written on: {words}"))?;
+        let disk = open(OpenOptions { expect_at_least: Some(anchor), ..options })
+            .map_err(|error| format!("opened again after the repair: {error}"))?;
+        let still_bad = judge(&disk, model.now()).map_err(|words| format!("opened again after the repair: {words}"))?;
+        match still_bad.difference(&bad).next() {
+            None => Ok(()),
+            Some((volume, block)) => Err(format!("{volume} block {block} cannot be read any more after the repair")),
+        }
+    }
+
+    fn write_after_repair(&self, disk: &Disk, model: &mut Model) -> lode::Result<lode::Lsn> {
+        let options = lode::VolumeOptions { bytes: 4 << 10, block_bytes: 512, ..lode::VolumeOptions::default() };
+        let data = data(self.script.id.seed(), usize::MAX, options.bytes, Fill::Noise);
+        let volume = disk.create_volume("rescued", &options)?;
+        volume.write_at(0, &data)?;
+        model.create("rescued", options.bytes, options.block_bytes, false);
+        model.write("rescued", 0, &data);
+        disk.checkpoint()?;
+        disk.flush(Survive::Power)
+    }
+
+    /// A check names damage, but no invariant that is broken: unless a part of the map is lost, of which it cannot know.
+    fn sound_but_for_damage(&self, medium: &Faulty) -> Result<(), String> {
+        let report = Disk::check(Arc::clone(medium) as Arc<dyn Medium>).map_err(|error| format!("check: {error}"))?;
+        if report.problems.iter().any(|problem| problem.contains("one good copy of two")) {
+            return Ok(());
+        }
+        let of_damage = |problem: &&String| {
+            problem.starts_with("tables in zone") && problem.contains("copy ") || problem.contains("is set aside")
+        };
+        match report.problems.iter().find(|problem| !of_damage(problem)) {
+            None => Ok(()),
+            Some(problem) => Err(format!("check: {problem} ({} problems)", report.problems.len())),
         }
     }
 
@@ -223,6 +300,22 @@ impl Failing<'_> {
         let sector = u32::try_from(self.rng.below(sectors)).expect("a number of sectors");
         let at = Position { zone, offset: sector * geometry.append_align };
         medium.make_unreadable(at, index(geometry.append_align)).ok().map(|()| at)
+    }
+
+    /// All the roots from one on become unreadable, in both zones of a pair: an older one is the newest then.
+    fn damage_roots(&mut self, medium: &Faulty) -> Option<Position> {
+        self.faults += 1;
+        let geometry = self.script.geometry;
+        let pair = u32::try_from(self.rng.below(2)).expect("a pair") * 2;
+        let sectors = u64::from(geometry.zone_bytes / geometry.append_align);
+        let near = self.rng.between(1, sectors);
+        let offset = u32::try_from(self.rng.below(near)).expect("a number of sectors") * geometry.append_align;
+        for zone in [pair, pair + 1] {
+            for sector in (offset..geometry.zone_bytes).step_by(index(geometry.append_align)) {
+                medium.rot(Position { zone: ZoneId(zone), offset: sector + 8 }, 0x5A).ok()?;
+            }
+        }
+        Some(Position { zone: ZoneId(pair), offset })
     }
 
     fn misdirected(&mut self) -> Result<(), String> {
@@ -292,6 +385,19 @@ impl Failing<'_> {
         }
         run.compare().map_err(|stop| format!("after reads that went wrong once: {}", words(stop)))
     }
+}
+
+/// The last state that explains all that can be read, and what cannot be read.
+fn prefix(disk: &Disk, run: &Run<'_>) -> Result<(usize, BTreeSet<(String, u64)>), String> {
+    let mut last = String::new();
+    for state in (0..=run.model.appended()).rev() {
+        match judge(disk, run.model.state(state)) {
+            Ok(bad) => return Ok((state, bad)),
+            Err(words) if last.is_empty() => last = words,
+            Err(_) => {}
+        }
+    }
+    Err(format!("no state that ever was explains what is read; from the last one: {last}"))
 }
 
 /// The kinds of error that damage may come as.

@@ -6,14 +6,17 @@
 //! * [`platter`], [`crash`], [`chooser`]: all images that a cut may leave, each distinguishable one made once.
 //! * [`enumerate`]: for each cut of a script, every image is opened, checked, and compared; then crashed again.
 //! * [`faults`]: media that fail, lie and rot.
+//! * [`marks`]: the branches of the engine that all of this must have reached.
 //!
 //! Nothing here uses a clock or a random source: a [`enumerate::Replay`] printed on one machine fails the same on another.
+//! Only runs with threads ([`script::ScriptId::Concurrent`]) do not happen twice alike.
 
 pub mod chooser;
 pub mod content;
 pub mod crash;
 pub mod enumerate;
 pub mod faults;
+pub mod marks;
 pub mod model;
 pub mod platter;
 pub mod recording;

@@ -165,7 +165,6 @@ impl State {
 /// What a unit would do to one volume.
 #[derive(Clone, Debug)]
 struct Shadow {
-    generation: u64,
     block_bytes: u32,
     /// The size, if the unit changed it, and the smallest it made it: what lay behind that is cut off.
     size: Option<(u64, u64)>,
@@ -176,7 +175,14 @@ struct Shadow {
 /// An open unit.
 #[derive(Clone, Debug, Default)]
 pub struct UnitState {
-    shadows: BTreeMap<String, Shadow>,
+    /// By name and generation: a volume made again is another one.
+    shadows: BTreeMap<(String, u64), Shadow>,
+}
+
+impl UnitState {
+    fn shadow(&self, name: &str, volume: &VolumeState) -> Option<&Shadow> {
+        self.shadows.get(&(name.to_owned(), volume.generation))
+    }
 }
 
 /// What a commit comes to.
@@ -322,19 +328,27 @@ impl Model {
 
     /// Whether an open unit has changed something of a volume.
     pub fn shadowed(&self, name: &str) -> bool {
-        self.units.values().any(|unit| unit.shadows.contains_key(name))
+        self.units.values().any(|unit| unit.shadows.keys().any(|(shadowed, _)| shadowed == name))
     }
 
     /// The size that a unit sees.
     pub fn unit_bytes(&self, unit: u32, name: &str) -> u64 {
-        let size = self.units[&unit].shadows.get(name).and_then(|shadow| shadow.size);
-        size.map_or_else(|| self.volume(name).map_or(0, |volume| volume.bytes), |size| size.0)
+        let Some(volume) = self.volume(name) else { return 0 };
+        let size = self.units[&unit].shadow(name, volume).and_then(|shadow| shadow.size);
+        size.map_or(volume.bytes, |size| size.0)
+    }
+
+    /// Where the last block ends that a unit has changed in a volume.
+    pub fn unit_reach(&self, unit: u32, name: &str) -> u64 {
+        let Some(volume) = self.volume(name) else { return 0 };
+        let last = self.units[&unit].shadow(name, volume).and_then(|shadow| shadow.blocks.last_key_value());
+        last.map_or(0, |(block, _)| (block + 1) * volume.size())
     }
 
     /// Fills `into` with what a unit sees of a volume.
     pub fn unit_read(&self, unit: u32, name: &str, offset: u64, into: &mut [u8]) {
         let volume = &self.now().volumes[name];
-        let shadow = self.units[&unit].shadows.get(name);
+        let shadow = self.units[&unit].shadow(name, volume);
         view(volume.size(), offset, into, |block| seen(volume, shadow, block));
     }
 
@@ -374,18 +388,17 @@ impl Model {
 
     fn shadow(&mut self, unit: u32, name: &str, volume: &VolumeState) -> &mut Shadow {
         let unit = self.units.get_mut(&unit).expect("the model is only asked for open units");
-        let (generation, block_bytes) = (volume.generation, volume.block_bytes);
-        let fresh = || Shadow { generation, block_bytes, size: None, blocks: BTreeMap::new() };
-        unit.shadows.entry(name.to_owned()).or_insert_with(fresh)
+        let fresh = || Shadow { block_bytes: volume.block_bytes, size: None, blocks: BTreeMap::new() };
+        unit.shadows.entry((name.to_owned(), volume.generation)).or_insert_with(fresh)
     }
 
     /// Commits a unit: all of it becomes the next state, or nothing.
     pub fn commit(&mut self, unit: u32) -> Committed {
         let unit = self.units.remove(&unit).expect("the model is only asked for open units");
         let mut state = State::clone(self.now());
-        for (name, shadow) in unit.shadows {
+        for ((name, generation), shadow) in unit.shadows {
             match state.volumes.get_mut(&name) {
-                Some(volume) if volume.generation == shadow.generation => {
+                Some(volume) if volume.generation == generation => {
                     if !apply(Arc::make_mut(volume), &shadow) {
                         return Committed::Conflict;
                     }

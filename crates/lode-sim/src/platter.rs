@@ -169,7 +169,8 @@ impl Platter {
         let append = mix(self.salt, self.steps);
         let zone = &mut self.zones[zone];
         zone.touched = true;
-        zone.pointer = Some(offset + number(bytes.len()));
+        // Of several appends in flight a later one may be recorded first (M1).
+        zone.pointer = zone.pointer.max(Some(offset + number(bytes.len())));
         let first = offset / align;
         for place in 0..number(bytes.len()) / align {
             let from = index(place * align);

@@ -158,6 +158,8 @@ pub enum ScriptId {
     Random(u64),
     /// Operations drawn from a seed, on a larger disk whose medium fails.
     Faults(u64),
+    /// Clients in threads of their own, drawn from a seed. Does not happen twice alike.
+    Concurrent(u64),
     /// The n-th of the short scripts: every sequence of up to three core operations from every start state.
     Short(u64),
 }
@@ -169,6 +171,7 @@ impl ScriptId {
             ScriptId::Random(seed) => mix(seed, 1),
             ScriptId::Short(number) => mix(number, 2),
             ScriptId::Faults(seed) => mix(seed, 3),
+            ScriptId::Concurrent(seed) => mix(seed, 4),
         }
     }
 }
@@ -179,6 +182,7 @@ impl fmt::Display for ScriptId {
             ScriptId::Random(seed) => write!(f, "r{seed}"),
             ScriptId::Short(number) => write!(f, "s{number}"),
             ScriptId::Faults(seed) => write!(f, "f{seed}"),
+            ScriptId::Concurrent(seed) => write!(f, "c{seed}"),
         }
     }
 }
@@ -192,6 +196,7 @@ impl std::str::FromStr for ScriptId {
             Some("r") => Ok(ScriptId::Random(number)),
             Some("s") => Ok(ScriptId::Short(number)),
             Some("f") => Ok(ScriptId::Faults(number)),
+            Some("c") => Ok(ScriptId::Concurrent(number)),
             _ => Err(bad()),
         }
     }

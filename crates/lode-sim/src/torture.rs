@@ -18,6 +18,8 @@ pub struct Plan {
     pub short_percent: u64,
     /// Of a hundred scripts so many run on media that fail.
     pub faults_percent: u64,
+    /// Of a hundred scripts so many have clients in threads.
+    pub concurrent_percent: u64,
     /// See [`Settings::ordered`].
     pub ordered: bool,
     /// Told before each script.
@@ -38,6 +40,8 @@ pub fn nth(plan: &Plan, number: u64) -> ScriptId {
     let draw = mix(plan.seed, number);
     if (draw >> 8) % 100 < plan.faults_percent {
         ScriptId::Faults(draw >> 16)
+    } else if (draw >> 24) % 100 < plan.concurrent_percent {
+        ScriptId::Concurrent(draw >> 16)
     } else if draw % 100 < plan.short_percent {
         // A stride that has no factor in common with the number of scripts visits them all.
         ScriptId::Short((mix(plan.seed, 0).wrapping_add(number).wrapping_mul(7919)) % short_scripts())

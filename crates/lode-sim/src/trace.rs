@@ -9,6 +9,7 @@
 
 use crate::rng::{hash_bytes, index, mix, narrow, number, wide};
 use lode_media::{Error, ErrorKind, Geometry, Medium, Position, Result, ZoneId};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// One operation on a medium that changes it or promises something about it.
@@ -87,12 +88,16 @@ struct Live {
     pointers: Vec<Option<u32>>,
     ops: Vec<TraceOp>,
     violations: Vec<String>,
+    /// The sectors of each zone that were appended since it was erased; only kept while appends are not in order.
+    sectors: Vec<BTreeSet<u32>>,
 }
 
 /// The medium in memory that records. Never fails.
 pub struct TracingMedium {
     geometry: Geometry,
     erased: Erased,
+    /// Appends are recorded in the order in which they lie: nobody has several in flight.
+    in_order: bool,
     live: Mutex<Live>,
 }
 
@@ -103,8 +108,14 @@ impl TracingMedium {
         let zone = vec![first; index(geometry.zone_bytes)];
         let zones = vec![zone; index(geometry.zones)];
         let pointers = vec![None; index(geometry.zones)];
-        let live = Mutex::new(Live { zones, pointers, ops: Vec::new(), violations: Vec::new() });
-        TracingMedium { geometry, erased, live }
+        let sectors = vec![BTreeSet::new(); index(geometry.zones)];
+        let live = Mutex::new(Live { zones, pointers, ops: Vec::new(), violations: Vec::new(), sectors });
+        TracingMedium { geometry, erased, in_order: true, live }
+    }
+
+    /// As [`TracingMedium::new`], for engines with threads: of several appends in flight any may be done first (M1).
+    pub fn unordered(geometry: Geometry, erased: Erased) -> Self {
+        TracingMedium { in_order: false, ..Self::new(geometry, erased) }
     }
 
     /// How many operations were recorded.
@@ -151,7 +162,18 @@ impl Medium for TracingMedium {
             Ok(()) => live.pointers[index(at.zone.0)],
             Err(error) => return Err(error),
         };
-        if let Err(error) = may_append(&self.geometry, at, bytes.len(), pointer) {
+        let allowed = if self.in_order {
+            may_append(&self.geometry, at, bytes.len(), pointer)
+        } else {
+            let first = at.offset / self.geometry.append_align;
+            let sectors = first..first + number(bytes.len()) / self.geometry.append_align;
+            let again = sectors.clone().any(|sector| live.sectors[index(at.zone.0)].contains(&sector));
+            live.sectors[index(at.zone.0)].extend(sectors);
+            // An append over an append is as one that does not begin where the zone goes on.
+            let goes_on = if again { Some(u32::MAX) } else { pointer.map(|_| at.offset) };
+            may_append(&self.geometry, at, bytes.len(), goes_on)
+        };
+        if let Err(error) = allowed {
             live.violations.push(error.to_string());
             return Err(error);
         }
@@ -171,6 +193,7 @@ impl Medium for TracingMedium {
             Erased::Noise => live.zones[index(zone.0)].fill(NOISE),
         }
         live.pointers[index(zone.0)] = Some(0);
+        live.sectors[index(zone.0)].clear();
         live.ops.push(TraceOp::Erase(zone));
         Ok(())
     }

@@ -10,9 +10,20 @@ use lode_sim::torture::{Plan, torture};
 /// States that may be opened before the bug must have been found.
 const BUDGET: u64 = 300_000;
 
+/// Runs on failing media in which a bug of reading must have been found.
+const FAULT_RUNS: u64 = 500;
+
 fn must_be_found(bug: Bug) {
     set(Some(bug));
-    let plan = Plan { seed: 11, threads: 1, short_percent: 50, faults_percent: 10, ordered: true, begins: |_| {} };
+    let plan = Plan {
+        seed: 11,
+        threads: 1,
+        short_percent: 50,
+        faults_percent: 10,
+        concurrent_percent: 0,
+        ordered: true,
+        begins: |_| {},
+    };
     let outcome = torture(&plan, &|counts| counts.states + counts.second_states >= BUDGET);
     set(None);
     let states = outcome.counts.states + outcome.counts.second_states;
@@ -41,4 +52,24 @@ fn batches_of_ended_epochs_are_found() {
 #[test]
 fn a_zone_erased_too_early_is_found() {
     must_be_found(Bug::EraseTooEarly);
+}
+
+#[test]
+fn blocks_read_unchecked_are_found() {
+    set(Some(Bug::ReadUnchecked));
+    let plan = Plan {
+        seed: 11,
+        threads: 1,
+        short_percent: 0,
+        faults_percent: 100,
+        concurrent_percent: 0,
+        ordered: true,
+        begins: |_| {},
+    };
+    let outcome = torture(&plan, &|counts| counts.fault_runs >= FAULT_RUNS);
+    set(None);
+    let runs = outcome.counts.fault_runs;
+    let Some(finding) = outcome.findings.first() else { panic!("not found in {runs} runs on failing media") };
+    println!("{:?}: found after {runs} runs on failing media: {}", Bug::ReadUnchecked, finding.replay);
+    println!("    {}", finding.words);
 }

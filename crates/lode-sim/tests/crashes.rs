@@ -14,8 +14,18 @@ fn quietly(plan: Plan, scripts: u64) -> Outcome {
 
 #[test]
 fn random_scripts_survive_every_crash() {
-    let outcome =
-        quietly(Plan { seed: 1, threads: 2, short_percent: 0, faults_percent: 0, ordered: true, begins: |_| {} }, 24);
+    let outcome = quietly(
+        Plan {
+            seed: 1,
+            threads: 2,
+            short_percent: 0,
+            faults_percent: 0,
+            concurrent_percent: 0,
+            ordered: true,
+            begins: |_| {},
+        },
+        24,
+    );
     assert!(outcome.counts.images > 10_000, "only {} images", outcome.counts.images);
     assert!(outcome.counts.second_states > 1_000, "only {} second crashes", outcome.counts.second_states);
     assert!(outcome.counts.full > 0, "no disk was full");
@@ -23,15 +33,33 @@ fn random_scripts_survive_every_crash() {
 
 #[test]
 fn short_scripts_survive_every_crash() {
-    let outcome =
-        quietly(Plan { seed: 1, threads: 2, short_percent: 100, faults_percent: 0, ordered: true, begins: |_| {} }, 60);
+    let outcome = quietly(
+        Plan {
+            seed: 1,
+            threads: 2,
+            short_percent: 100,
+            faults_percent: 0,
+            concurrent_percent: 0,
+            ordered: true,
+            begins: |_| {},
+        },
+        60,
+    );
     assert!(outcome.counts.complete_cuts > 100, "only {} cuts exhausted", outcome.counts.complete_cuts);
 }
 
 #[test]
 fn media_that_fail_are_survived() {
     let outcome = quietly(
-        Plan { seed: 1, threads: 2, short_percent: 0, faults_percent: 100, ordered: true, begins: |_| {} },
+        Plan {
+            seed: 1,
+            threads: 2,
+            short_percent: 0,
+            faults_percent: 100,
+            concurrent_percent: 0,
+            ordered: true,
+            begins: |_| {},
+        },
         120,
     );
     assert!(outcome.counts.faults > 100, "only {} faults", outcome.counts.faults);
@@ -49,4 +77,23 @@ fn the_same_script_gives_the_same_numbers() {
 fn a_crash_replays_from_its_string() {
     let words: Replay = "s3/60/".parse().expect("a replay");
     replay(&words, &Settings::of(words.script)).expect("no finding");
+}
+
+#[test]
+fn clients_in_threads_survive_every_crash() {
+    let plan = Plan {
+        seed: 1,
+        threads: 2,
+        short_percent: 0,
+        faults_percent: 0,
+        concurrent_percent: 100,
+        ordered: true,
+        begins: |_| {},
+    };
+    let outcome = torture(&plan, &|counts| counts.concurrent_runs >= 20);
+    println!("seed {}", plan.seed);
+    if let Some(finding) = outcome.findings.first() {
+        panic!("{}\nseed {}, try again with: torture --replay {}", finding.words, plan.seed, finding.replay);
+    }
+    assert!(outcome.counts.states > 1_000, "only {} images", outcome.counts.states);
 }

@@ -288,6 +288,7 @@ impl Inner {
             return Ok(zone);
         }
         drop(core);
+        crate::mark("space: zone for tables freed on demand");
         self.free_dead(true)?;
         let mut core = self.core.lock();
         core.take_zone().ok_or_else(|| self.full(&core, 0))

@@ -178,6 +178,7 @@ impl Inner {
                     }
                 };
                 if let Some(cold) = cold {
+                    crate::mark("cleaner: cold leaf loaded");
                     self.load(cold.0)?;
                 }
             }
@@ -342,6 +343,7 @@ impl Inner {
                         .and_then(|spilled| spilled.get_mut(&(owner.list, owner.block)))
                         && spilled.0 == owner.place
                     {
+                        crate::mark("cleaner: spilled block moved");
                         spilled.0 = *place;
                         if let Some(watch) = &mut core.state.watch {
                             watch.blocks.push((owner.list, owner.block));
@@ -377,6 +379,7 @@ impl Inner {
                 let before = self.core.lock().writer.lsn;
                 self.checkpoint_to(before, false)?;
             } else if waiting_flush {
+                crate::mark("space: flush forced");
                 self.flush(Survive::Power)?;
             } else {
                 break;
@@ -578,6 +581,7 @@ impl Inner {
             (list, occupied)
         };
         let (list, Some(section)) = next else {
+            crate::mark("space: deleted list gone");
             self.with_room(0, 32, Claim::Keeper, |core| core.write_record(&Record::ListGone { list: next.0 }))?;
             return Ok(true);
         };

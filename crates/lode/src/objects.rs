@@ -72,6 +72,7 @@ fn from_copies<T>(object: &ObjectRef, what: &str, mut read: impl FnMut((u32, u32
             }
         }
     }
+    crate::mark("tables: both copies damaged");
     let why = failed.map_or_else(String::new, |error| error.to_string());
     Err(Error::corrupt(what, "one good copy of two", format!("none ({why})")))
 }

@@ -278,6 +278,7 @@ fn follow(reader: &Reader<'_>, root: &RootImage) -> Result<(Vec<Candidate>, Sequ
         let of_interest = |header: &crate::format::header::Header| {
             let epoch = SegmentId(header.segment).epoch();
             if epoch > root.root.epoch {
+                crate::mark("recovery: batch of an epoch newer than the root");
                 // Its root was durable before its first batch was written, and is gone.
                 newer.set(newer.get().max(Some(epoch)));
             }
@@ -285,6 +286,7 @@ fn follow(reader: &Reader<'_>, root: &RootImage) -> Result<(Vec<Candidate>, Sequ
         };
         reader.look_beyond(&bytes, zone, 0, of_interest, &mut scanned);
         if scanned.beyond.is_some() {
+            crate::mark("recovery: announced zone goes on behind the end");
             witness = witness.max(scanned.witness);
             if let Ok((header, _)) = reader.header(&bytes, zone, 0) {
                 to_look.extend([header.next_a, header.next_b]);
@@ -331,6 +333,7 @@ fn first_of(reader: &Reader<'_>, zone: u32, expected: Sequence, epoch: u64) -> R
     let mut bytes = reader.zone(zone);
     bytes.readable(0, reader.shape.head)?;
     if reader.header(&bytes, zone, 0).is_err() {
+        crate::mark("recovery: announced zone holds no next segment");
         bytes = reader.zone(zone); // Read again, as above.
     }
     Ok(match reader.header(&bytes, zone, 0) {
@@ -382,7 +385,9 @@ fn read_segment(reader: &Reader<'_>, span: RootSegment) -> Result<Candidate> {
             if second.batches.len() > first.batches.len() { second } else { first }
         }
     };
-    Ok(Candidate { span, scanned })
+    // What lies behind the end that a root has recorded is void, and so is what it witnesses (R9).
+    let witness = scanned.witness.min(Sequence(span.end));
+    Ok(Candidate { span, scanned: Scanned { witness, ..scanned } })
 }
 
 /// Decides what counts. See the drawing in the file's head.
@@ -396,6 +401,7 @@ fn read_log(reader: &Reader<'_>, root: &RootImage) -> Result<ReadLog> {
     'segments: for candidate in candidates {
         let Candidate { span, mut scanned } = candidate;
         if span.first != physical.0 {
+            crate::mark("recovery: segment out of turn");
             why = format!("the segment in zone {} begins with sequence {}", span.zone, span.first);
             break;
         }
@@ -438,6 +444,7 @@ fn read_log(reader: &Reader<'_>, root: &RootImage) -> Result<ReadLog> {
                 break;
             }
             if batch.sequence != physical {
+                crate::mark("recovery: gap between batches");
                 why = format!(
                     "zone {} offset {}: expected sequence {}, found {}",
                     span.zone, batch.offset, physical.0, batch.sequence.0
@@ -450,6 +457,7 @@ fn read_log(reader: &Reader<'_>, root: &RootImage) -> Result<ReadLog> {
         }
         if span.end != u64::MAX {
             if physical.0 != span.end {
+                crate::mark("recovery: ended segment cut short");
                 break;
             }
         } else if !whole {
@@ -459,6 +467,7 @@ fn read_log(reader: &Reader<'_>, root: &RootImage) -> Result<ReadLog> {
     let durable =
         witness.0.max(segments.iter().filter(|span| span.end != u64::MAX).map(|span| span.end).max().unwrap_or(0));
     let damage = (physical.0 < durable).then(|| {
+        crate::mark("recovery: log ends before what was durable");
         format!("the log is damaged: expected every batch below sequence {durable}, which was durable; found them only below {} ({why})", physical.0)
     });
     let damage = damage.or_else(|| {
@@ -520,6 +529,7 @@ impl Recovered {
         if let Some(lsn) = expected {
             self.lsn = lsn;
         } else {
+            crate::mark("recovery: nothing to replay");
             self.lsn = self.lsn.max(Lsn(self.root.root.replay_lsn));
         }
         if let Some(broken) = self.state.zones.broken.take() {

@@ -98,11 +98,13 @@ pub(crate) fn find(medium: &dyn Medium) -> Result<FoundRoot> {
                 Ok(Some(found)) => found,
                 Ok(None) => break,
                 Err(error) => {
+                    crate::mark("roots: zone unreadable");
                     failed[index(zone)] = Some(error);
                     break;
                 }
             };
             if *segment.get_or_insert(header.segment) != header.segment {
+                crate::mark("roots: root of an older filling");
                 break;
             }
             offset += header.total;
@@ -120,6 +122,7 @@ pub(crate) fn find(medium: &dyn Medium) -> Result<FoundRoot> {
     // One zone of a pair that cannot be read is what its twin is for; of both, the newest root may have been there.
     for pair in failed.chunks_mut(2) {
         if let [a @ Some(_), Some(_)] = pair {
+            crate::mark("roots: both zones of a pair unreadable");
             return Err(a.take().expect("matched above"));
         }
     }
@@ -191,6 +194,7 @@ impl RootCursor {
         }
         let total = u32::try_from(total).expect("within a zone");
         if self.count >= ROOTS_PER_ZONE || u64::from(self.offset) + u64::from(total) > u64::from(shape.zone_bytes) {
+            crate::mark("roots: on to the other pair");
             *self = RootCursor { pair: 1 - self.pair, offset: 0, count: 0, segment: fresh };
             for zone in [self.pair * 2, self.pair * 2 + 1] {
                 medium.erase(ZoneId(zone)).map_err(|e| Error::media(format!("erasing root zone {zone}"), e))?;

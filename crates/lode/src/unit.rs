@@ -428,9 +428,8 @@ impl Unit {
             }
         }
         let blocks = bytes.div_ceil(block_bytes);
-        if bytes < size {
-            self.drop_blocks(volume.list(), blocks, u64::MAX);
-        }
+        // Also when it seems to grow: others may have made the volume shorter since the unit wrote behind this end.
+        self.drop_blocks(volume.list(), blocks, u64::MAX);
         let shadow = self.lists.of(volume.list());
         shadow.bytes = Some(bytes);
         // Also when the volume grows: others may have made it longer still by the time of the commit.

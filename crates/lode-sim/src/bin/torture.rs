@@ -11,13 +11,15 @@ use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 const USAGE: &str = "\
-torture [--seed N] [--time 60s] [--threads N] [--min-images N] [--min-scripts N] [--short PERCENT] [--faults PERCENT] [--unordered] [--verbose]
+torture [--seed N] [--time 60s] [--threads N] [--min-images N] [--min-scripts N] [--short PERCENT] [--faults PERCENT]
+        [--min-fault-runs N] [--concurrent PERCENT] [--min-concurrent-runs N] [--must-reach] [--unordered] [--verbose]
 torture --replay STRING [--unordered]
 torture --script STRING
 
 Runs scripts and all their crashes until the time is up and the minimum is reached. A finding ends the run, is
-printed with the string that replays it, and makes the exit status 1. --script prints a script's operations. --unordered lets a recovered disk append over
-what a crash may have left unsynced, which the contract of media forbids.";
+printed with the string that replays it, and makes the exit status 1. --must-reach makes it 1 also if a branch of the
+engine that such a run has to reach was not. --script prints a script's operations. --unordered lets a recovered disk
+append over what a crash may have left unsynced, which the contract of media forbids.";
 
 /// A script that takes longer hangs.
 const SCRIPT_SECONDS_MAX: u64 = 120;
@@ -30,6 +32,9 @@ struct Arguments {
     time: Duration,
     min_images: u64,
     min_scripts: u64,
+    min_fault_runs: u64,
+    min_concurrent_runs: u64,
+    must_reach: bool,
     replay: Option<Replay>,
 }
 
@@ -54,10 +59,21 @@ fn main() -> ExitCode {
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
     let mut arguments = Arguments {
-        plan: Plan { seed: 1, threads: 2, short_percent: 50, faults_percent: 10, ordered: true, begins },
+        plan: Plan {
+            seed: 1,
+            threads: 2,
+            short_percent: 50,
+            faults_percent: 10,
+            concurrent_percent: 5,
+            ordered: true,
+            begins,
+        },
         time: Duration::from_secs(60),
         min_images: 0,
         min_scripts: 0,
+        min_fault_runs: 0,
+        min_concurrent_runs: 0,
+        must_reach: false,
         replay: None,
     };
     while let Some(word) = words.next() {
@@ -70,6 +86,10 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
             }
             "--min-images" => arguments.min_images = number(&value()?)?,
             "--min-scripts" => arguments.min_scripts = number(&value()?)?,
+            "--min-fault-runs" => arguments.min_fault_runs = number(&value()?)?,
+            "--concurrent" => arguments.plan.concurrent_percent = number(&value()?)?.min(100),
+            "--min-concurrent-runs" => arguments.min_concurrent_runs = number(&value()?)?,
+            "--must-reach" => arguments.must_reach = true,
             "--short" => arguments.plan.short_percent = number(&value()?)?.min(100),
             "--faults" => arguments.plan.faults_percent = number(&value()?)?.min(100),
             "--verbose" => arguments.plan.begins = begins_aloud,
@@ -159,10 +179,16 @@ fn run(arguments: &Arguments) -> ExitCode {
         start.elapsed() >= arguments.time
             && counts.images >= arguments.min_images
             && counts.scripts >= arguments.min_scripts
+            && counts.fault_runs >= arguments.min_fault_runs
+            && counts.concurrent_runs >= arguments.min_concurrent_runs
     };
     let outcome = torture(&arguments.plan, &enough);
     print(&outcome, arguments, start.elapsed());
-    if outcome.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let missing = if arguments.must_reach { lode_sim::marks::missing(&arguments.plan) } else { Vec::new() };
+    for name in &missing {
+        println!("NOT REACHED: {name}");
+    }
+    if outcome.findings.is_empty() && missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn print(outcome: &Outcome, arguments: &Arguments, elapsed: Duration) {
@@ -174,6 +200,10 @@ fn print(outcome: &Outcome, arguments: &Arguments, elapsed: Duration) {
     let states = outcome.counts.states + outcome.counts.second_states;
     let milliseconds = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX).max(1);
     println!("{:<32}{:>20}", "states per second", states.saturating_mul(1000) / milliseconds);
+    println!("branches reached");
+    for (name, count) in lode::marks() {
+        println!("    {name:<60}{count:>12}");
+    }
     for finding in &outcome.findings {
         println!("\nFOUND: {}\nreplay with: torture --replay {}", finding.words, finding.replay);
     }

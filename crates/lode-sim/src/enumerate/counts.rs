@@ -11,6 +11,8 @@ pub struct Counts {
     pub ops: u64,
     /// Operations refused because the disk was full, with nothing changed.
     pub full: u64,
+    /// Commits refused for a conflict, as the model said.
+    pub conflicts: u64,
     /// Bytes compared while they ran.
     pub compared: u64,
     /// Points of the traces at which the power was cut.
@@ -31,10 +33,14 @@ pub struct Counts {
     pub lived_on: u64,
     /// How many images there are at the cuts made, sector by sector: what the ones opened stand for.
     pub raw_images: f64,
+    /// Runs with clients in threads.
+    pub concurrent_runs: u64,
     /// Runs on media that fail.
     pub fault_runs: u64,
     /// Faults that these media did.
     pub faults: u64,
+    /// Damaged disks that were repaired, written on and opened again.
+    pub repairs: u64,
 }
 
 impl AddAssign for Counts {
@@ -42,6 +48,7 @@ impl AddAssign for Counts {
         self.scripts += more.scripts;
         self.ops += more.ops;
         self.full += more.full;
+        self.conflicts += more.conflicts;
         self.compared += more.compared;
         self.cuts += more.cuts;
         self.complete_cuts += more.complete_cuts;
@@ -52,8 +59,10 @@ impl AddAssign for Counts {
         self.checked += more.checked;
         self.lived_on += more.lived_on;
         self.raw_images += more.raw_images;
+        self.concurrent_runs += more.concurrent_runs;
         self.fault_runs += more.fault_runs;
         self.faults += more.faults;
+        self.repairs += more.repairs;
     }
 }
 
@@ -64,6 +73,7 @@ impl Counts {
             ("scripts", self.scripts.to_string()),
             ("operations", self.ops.to_string()),
             ("refused as full", self.full.to_string()),
+            ("commits refused as conflicts", self.conflicts.to_string()),
             ("bytes compared while running", self.compared.to_string()),
             ("cut points", self.cuts.to_string()),
             ("cut points exhausted", self.complete_cuts.to_string()),
@@ -74,8 +84,10 @@ impl Counts {
             ("raw images represented", format!("{:.1e}", self.raw_images)),
             ("checked from the medium", self.checked.to_string()),
             ("written on and reopened", self.lived_on.to_string()),
+            ("runs with threads", self.concurrent_runs.to_string()),
             ("runs on failing media", self.fault_runs.to_string()),
             ("faults done", self.faults.to_string()),
+            ("repaired and written on", self.repairs.to_string()),
         ]
     }
 }

@@ -27,7 +27,18 @@ impl Run<'_> {
         };
         let (number, name) = (*number, volume_name(*which));
         let Some(volume) = self.volume(*which)? else { return Ok(()) };
+        if matches!(op, Op::UnitResize(_, _, bytes) if !bytes.is_multiple_of(u64::from(volume.block_bytes()))) {
+            return Ok(()); // Meant for another volume of the name, which a crash took away.
+        }
         let Some(mut unit) = self.units.remove(&number) else { return Ok(()) };
+        if let Op::UnitResize(_, _, bytes) = op
+            && *bytes >= self.model.unit_bytes(number, &name)
+            && *bytes < self.model.unit_reach(number, &name)
+        {
+            // Others have cut the volume shorter still: whether the unit's own cut then heals the conflict is left open.
+            self.units.insert(number, unit);
+            return Ok(());
+        }
         let note = self.begin_call();
         let result = match op {
             Op::UnitWrite(_, _, offset, bytes, fill) => {
@@ -97,7 +108,13 @@ impl Run<'_> {
                     self.anchor = self.anchor.max(Some(position));
                 }
             }
-            (Err(error), Committed::Conflict) if error.kind() == ErrorKind::Conflict => self.counts.conflicts += 1,
+            (Err(error), Committed::Conflict) if error.kind() == ErrorKind::Conflict => {
+                self.counts.conflicts += 1;
+                self.compare().map_err(|stop| match stop {
+                    Stop::Finding(words) => Stop::Finding(format!("a conflict ({error}), and yet: {words}")),
+                    refused => refused,
+                })?;
+            }
             (Ok(_), Committed::Conflict) => {
                 return Err(Stop::Finding("a commit with no meaning on the committed state was accepted".to_owned()));
             }

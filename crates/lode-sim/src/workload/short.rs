@@ -16,7 +16,7 @@ const BLOCK: u64 = 256;
 /// The size of the volume: three blocks to work on, the rest to fill the disk with.
 const BYTES: u64 = 160 * BLOCK;
 
-/// The core operations; some are a few calls, which make one step only together.
+/// The core operations: [`CORE`] of them. Some are a few calls, which make one step only together.
 fn core(unit: u32) -> Vec<Vec<Op>> {
     let write = |block: u64, blocks: u64| Op::Write(0, block * BLOCK, blocks * BLOCK, Fill::Noise);
     let begun = |last: Op| {
@@ -41,12 +41,28 @@ fn core(unit: u32) -> Vec<Vec<Op>> {
             Op::Write(1, 0, 300, Fill::Mixed),
         ],
         vec![Op::Delete(1)],
+        // Cut short, then perhaps grown again; deleted, then perhaps made again: the commit is a conflict.
+        vec![
+            Op::Begin(unit),
+            Op::UnitWrite(unit, 0, 2 * BLOCK, BLOCK, Fill::Noise),
+            Op::Resize(0, 2 * BLOCK),
+            Op::Commit(unit),
+            Op::Resize(0, BYTES),
+        ],
+        vec![
+            Op::Create { volume: 1, bytes: 2 * BLOCK, block_bytes: 128, compressed: false },
+            Op::Begin(unit),
+            Op::UnitWrite(unit, 0, 0, BLOCK, Fill::Noise),
+            Op::UnitWrite(unit, 1, 0, 300, Fill::Mixed),
+            Op::Delete(1),
+            Op::Commit(unit),
+        ],
         vec![Op::Kill],
         vec![Op::Reopen],
     ]
 }
 
-const CORE: u64 = 16;
+const CORE: u64 = 18;
 const STARTS: u64 = 5;
 const SEQUENCES: u64 = CORE + CORE * CORE + CORE * CORE * CORE;
 

@@ -56,6 +56,7 @@ impl Inner {
             let mut core = self.core.lock();
             let Some(section) = core.state.map_section_mut(key.list, key.section) else { return Ok(()) };
             if !section.meta.objects().eq(objects.iter()) {
+                crate::mark("load: section written again meanwhile");
                 continue; // It was written again meanwhile: what was read may be erased already.
             }
             if let Some(error) = failed {
@@ -71,6 +72,7 @@ impl Inner {
                         leaf.set(u32::from(block), place, checksum);
                     }
                     Pending::Clear { from, end } => {
+                        crate::mark("load: replayed discard on a cold leaf");
                         for at in from..end {
                             if leaf.get(at).is_some() {
                                 leaf.set(at, Location::NONE, 0);

@@ -112,6 +112,7 @@ impl Disk {
             && !options.read_only
             && !options.repair
         {
+            crate::mark("open: refused, since the log is damaged");
             return Err(Error::new(
                 ErrorKind::Corrupt,
                 format!("{damage}; open it read-only to see what is left, or repair it"),
@@ -121,6 +122,7 @@ impl Disk {
             && recovered.lsn < expected
             && !options.repair
         {
+            crate::mark("open: refused, since a demanded position is missing");
             return Err(Error::corrupt(
                 "the disk",
                 format!("everything before position {}", expected.0),

@@ -37,6 +37,8 @@ pub(crate) enum Again {
     Base,
     /// Cut blocks again out of what is committed now.
     Cut,
+    /// A unit holds the block in which its volume ends: zeros belong behind that end.
+    Trim(ListId, u64),
     /// There is no space: wait for the cleaner, or give up.
     Space(u64),
     /// It cannot be made.
@@ -131,7 +133,7 @@ impl Inner {
                     gathering.get_or_insert_with(|| Gathering::new(self));
                     self.load(key)?;
                 }
-                Err(Again::Base | Again::Cut) => rebase()?,
+                Err(Again::Base | Again::Cut | Again::Trim(..)) => rebase()?,
                 Err(Again::Never(error)) => return Err(error),
                 Err(Again::Space(needed)) => return Err(self.full(&self.core.lock(), needed)),
             }

@@ -69,6 +69,7 @@ impl Inner {
             core.alive()?;
             if fruitless > claim.patience() {
                 if claim == Claim::Urgent {
+                    crate::mark("space: reserve drawn on");
                     return Ok(core);
                 }
                 crate::mark("space: cleaning is fruitless");
@@ -100,6 +101,7 @@ impl Inner {
         while core.writer.ready.len() < count {
             core = self.admit(core, claim)?;
             let Some(zone) = core.take_zone() else {
+                crate::mark("space: keeper makes do with fewer zones");
                 // The keeper makes do with what there is: it is about to free more.
                 let enough = core.writer.ready.len() >= claim.ready_min(core.available());
                 return if enough { Ok(()) } else { Err(self.full(&core, 0)) };

@@ -91,6 +91,7 @@ impl Reader<'_> {
             if self.medium.read(Self::at(zone, offset), piece).is_ok() {
                 continue;
             }
+            crate::mark("reader: zone read sector by sector");
             for (n, sector) in piece.chunks_mut(index(self.shape.align)).enumerate() {
                 let offset = offset + len_u32(n) * self.shape.align;
                 if let Err(error) = self.medium.read(Self::at(zone, offset), sector) {
@@ -168,6 +169,7 @@ impl Reader<'_> {
         let tail_at = self.shape.zone_bytes - len_u32(tail_bytes);
         let mut tail = AlignedBuffer::new(tail_bytes);
         if self.medium.read(Self::at(zone, tail_at), &mut tail).is_err() {
+            crate::mark("reader: end of a zone unreadable");
             return Ok(None);
         }
         let trailer = Trailer::decode(&tail[tail_bytes - Trailer::SIZE..]);
@@ -249,6 +251,7 @@ impl Reader<'_> {
                 && of_interest(&header)
             {
                 scanned.witness = scanned.witness.max(Sequence(header.durable));
+                crate::mark("reader: valid batch behind the end");
                 let first = Sequence(header.sequence);
                 scanned.beyond = Some(scanned.beyond.map_or(first, |other| other.min(first)));
                 offset += header.total;

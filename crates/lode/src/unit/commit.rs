@@ -86,6 +86,7 @@ impl Unit {
                 Err(Again::Never(error)) => return Err(error),
                 Err(Again::Space(0)) => {}
                 Err(Again::Cut) => self.uncut_blocks(),
+                Err(Again::Trim(list, bytes)) => self.trim(list, bytes)?,
                 Err(Again::Space(needed)) => return Err(disk.full(&disk.core.lock(), needed)),
             }
         }
@@ -153,6 +154,21 @@ impl Unit {
         volumes
     }
 
+    /// What lies behind the end in the volume's last block must read as zeros if the volume grows again. The unit holds that
+    /// block with what it was before somebody cut the volume inside of it.
+    fn trim(&mut self, list: ListId, bytes: u64) -> Result<()> {
+        crate::mark("unit: its last block cut at the commit");
+        let volume = {
+            let core = self.disk.core.lock();
+            let meta = core.check_list(list, 0)?;
+            Volume::new(Arc::clone(&self.disk), list, &meta.name, meta.block_bytes(), meta.compression)
+        };
+        let end = bytes.next_multiple_of(u64::from(volume.block_bytes()));
+        self.write_blocks(&volume, bytes, &vec![0; index64(end - bytes)])?;
+        self.lists.of(list).trimmed = Some(bytes);
+        Ok(())
+    }
+
     /// Takes back what `cut_blocks` made, since the committed block has changed meanwhile.
     fn uncut_blocks(&mut self) {
         for (list, block, _) in std::mem::take(&mut self.cut_bases) {
@@ -217,8 +233,16 @@ impl Unit {
         let conflict = |error: Error| Again::Never(Error::new(ErrorKind::Conflict, error.to_string()));
         for (list, shadow) in self.lists.iter() {
             let meta = core.check_list(list, 0).map_err(conflict)?;
-            let blocks = shadow.bytes.map_or(meta.blocks(), |bytes| bytes.div_ceil(u64::from(meta.block_bytes())));
+            let (bytes, block_bytes) = (shadow.bytes.unwrap_or(meta.bytes), u64::from(meta.block_bytes()));
+            let blocks = bytes.div_ceil(block_bytes);
+            if !bytes.is_multiple_of(block_bytes)
+                && shadow.blocks.contains_key(&(bytes / block_bytes))
+                && shadow.trimmed != Some(bytes)
+            {
+                return Err(Again::Trim(list, bytes));
+            }
             if shadow.blocks.last_key_value().is_some_and(|(last, _)| *last >= blocks) {
+                crate::mark("unit: conflict with a volume cut short");
                 return Err(conflict(Error::new(
                     ErrorKind::Conflict,
                     format!("{} was cut short to {blocks} blocks meanwhile", meta.name),
@@ -227,11 +251,13 @@ impl Unit {
         }
         for (list, block, base) in &self.cut_bases {
             if core.state.place(*list, *block)? != *base {
+                crate::mark("unit: cut block changed meanwhile");
                 return Err(Again::Cut);
             }
         }
         for (list, block, base) in &self.bases {
             if core.state.place(*list, *block)? != *base {
+                crate::mark("unit: base of a partial write changed meanwhile");
                 return Err(Again::Base);
             }
         }
@@ -304,6 +330,7 @@ impl Unit {
         if core.writer.ready.len() < plan.zones {
             return Err(Again::Space(0));
         }
+        crate::mark("unit: committed in a chain of batches");
         core.writer.seal(false);
         for record in &discards {
             let mut encoded = Vec::new();

@@ -131,6 +131,8 @@ pub(crate) struct ListShadow {
     /// The smallest size it had on the way, in blocks: what lay behind is gone.
     pub floor: Option<u64>,
     pub blocks: BTreeMap<u64, Shadow>,
+    /// The size in bytes for which the last block was cut.
+    pub trimmed: Option<u64>,
     /// Discarded stretches; `blocks` counts before them.
     pub holes: Vec<(u64, u64)>,
     /// Where a new end lay inside of a block that the unit does not hold: what follows in that block is gone.

@@ -3,6 +3,7 @@
 
 mod basics;
 mod memory;
+mod resized;
 mod rules_batch;
 mod rules_footer;
 mod rules_log;

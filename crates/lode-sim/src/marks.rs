@@ -1,0 +1,107 @@
+//! Which branches of the engine a run must reach.
+//!
+//! The engine counts how often its rare branches are taken ([`lode::marks`]). An enumeration that never meets one of
+//! them proves nothing about it, so `torture --must-reach` fails if one on its lists was not. A test holds the lists
+//! against the engine's sources: every mark is on one of them.
+
+use crate::torture::Plan;
+
+/// Reached by every crash of the scripts.
+pub const CRASHES: &[&str] = &[
+    "cleaner: cold leaf loaded",
+    "load: replayed discard on a cold leaf",
+    "reader: valid batch behind the end",
+    "recovery: announced zone goes on behind the end",
+    "recovery: announced zone holds no next segment",
+    "recovery: block torn behind the witness",
+    "recovery: nothing to replay",
+    "recovery: operation without its end dropped",
+    "recovery: sealed segment behind the witness",
+    "recovery: segment walked",
+    "roots: on to the other pair",
+    "roots: root of an older filling",
+    "space: checkpoint forced",
+    "space: deleted list gone",
+    "tables: cleaned",
+    "unit: a block cut at the commit",
+    "unit: base of a partial write changed meanwhile",
+    "unit: committed in a chain of batches",
+    "unit: conflict with a volume cut short",
+];
+
+/// Reached by the runs on media that fail, whose scripts are longer.
+pub const FAULTS: &[&str] = &[
+    "checkpoint: sections given back",
+    "cleaner: spilled block moved",
+    "cleaner: zone set aside",
+    "latched after a failed append or sync",
+    "open: refused, since a demanded position is missing",
+    "open: refused, since the log is damaged",
+    "reader: end of a zone unreadable",
+    "reader: zone read sector by sector",
+    "recovery: batch of an epoch newer than the root",
+    "recovery: ended segment cut short",
+    "recovery: log ends before what was durable",
+    "recovery: newest root lost",
+    "roots: both zones of a pair unreadable",
+    "roots: zone unreadable",
+    "space: flush forced",
+    "tables: a copy is damaged",
+    "tables: both copies damaged",
+];
+
+/// Not demanded of any run, and why.
+pub const ELSEWHERE: &[(&str, &str)] = &[
+    (
+        "load: section written again meanwhile",
+        "needs two threads at one moment: a race, not a branch that a seed reaches",
+    ),
+    ("read: blocks moved under a read", "needs two threads at one moment: a race, not a branch that a seed reaches"),
+    ("recovery: gap between batches", "needs a footer that was made by hand: see the fuzz targets"),
+    ("recovery: segment out of turn", "needs a root that was made by hand: see the fuzz targets"),
+    ("space: cleaning is fruitless", "a promise is refused before: only zones set aside bring the cleaner that far"),
+    ("space: keeper makes do with fewer zones", "the reserve is larger than what the keeper takes in one step"),
+    ("space: reserve drawn on", "a promise is refused before: only zones set aside bring the cleaner that far"),
+    ("space: zone for tables freed on demand", "the reserve is larger than what one checkpoint takes"),
+    ("unit: cut block changed meanwhile", "needs two threads at one moment: a race, not a branch that a seed reaches"),
+];
+
+/// What a plan has to reach, as far as it runs such scripts, and did not.
+pub fn missing(plan: &Plan) -> Vec<&'static str> {
+    let reached = lode::marks();
+    let crashes = if plan.faults_percent + plan.concurrent_percent < 100 { CRASHES } else { &[] };
+    let faults = if plan.faults_percent > 0 { FAULTS } else { &[] };
+    let wanted = crashes.iter().chain(faults).copied();
+    wanted.filter(|name| !reached.iter().any(|(mark, _)| mark == name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CRASHES, ELSEWHERE, FAULTS};
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    fn marked_in(folder: &Path, found: &mut BTreeSet<String>) {
+        for entry in std::fs::read_dir(folder).expect("the engine's sources are there") {
+            let path = entry.expect("it can be listed").path();
+            if path.is_dir() {
+                marked_in(&path, found);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                let text = std::fs::read_to_string(&path).expect("sources are text");
+                let names = text.split("mark(\"").skip(1).filter_map(|rest| rest.split('"').next());
+                found.extend(names.map(str::to_owned));
+            }
+        }
+    }
+
+    #[test]
+    fn every_mark_of_the_engine_is_listed_once() {
+        let mut found = BTreeSet::new();
+        marked_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../lode/src"), &mut found);
+        let elsewhere = ELSEWHERE.iter().map(|(name, _)| *name);
+        let listed: Vec<&str> = CRASHES.iter().chain(FAULTS).copied().chain(elsewhere).collect();
+        let once: BTreeSet<String> = listed.iter().map(|name| (*name).to_owned()).collect();
+        assert_eq!(once.len(), listed.len(), "a mark is listed twice");
+        assert_eq!(found, once);
+    }
+}
