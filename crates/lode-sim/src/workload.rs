@@ -81,11 +81,7 @@ fn random(id: ScriptId) -> Script {
     let geometry = if large { larger(&mut rng) } else { tiny(&mut rng) };
     let options = options(&mut rng);
     let erased = *rng.pick(&[Erased::Old, Erased::Old, Erased::Zeros, Erased::Noise]);
-    let mut weights = Weights::draw(&mut rng);
-    if geometry.append_align == 4096 {
-        // A disk that pads its batches so much does not keep P5 yet once it is full: maintenance runs out of zones.
-        weights.0[24] = 0;
-    }
+    let weights = Weights::draw(&mut rng);
     let length = if large { rng.between(100, 400) } else { rng.between(24, 200) };
     let budget = u64::from(geometry.zones) * u64::from(geometry.zone_bytes) / 4;
     let mut draw = Draw { rng, model: Model::new(), geometry, next_unit: 0, ops: Vec::new(), budget };
