@@ -35,6 +35,8 @@ const MOVED_MIN: u32 = 16 << 10;
 
 /// So many rounds of cleaning in a row may gain nothing.
 const FRUITLESS_MAX: u32 = 32;
+/// Writing tables again takes a zone for each copy, and records of that.
+const TABLES_NEED: usize = 4;
 /// While space is not low, zones of tables may hold this part of the image in garbage.
 const GARBAGE_SHARE: u64 = 64;
 
@@ -364,11 +366,12 @@ impl Inner {
         for round in 0..2 {
             let (freed, waiting_flush, waiting_root) = self.free_dead_once()?;
             gained |= freed;
-            if freed {
-                let target = self.core.lock().writer.lsn;
-                if push {
-                    self.flush_to(target, Survive::Power)?;
-                }
+            let (target, waiting) = {
+                let core = self.core.lock();
+                (core.writer.lsn, !core.freeing.is_empty())
+            };
+            if push && waiting {
+                self.flush_to(target, Survive::Power)?;
             }
             gained |= self.collect_freed();
             if gained || !push || round == 1 {
@@ -437,7 +440,7 @@ impl Inner {
     }
 
     /// Zones whose freeing is durable may be erased and taken.
-    fn collect_freed(&self) -> bool {
+    pub(crate) fn collect_freed(&self) -> bool {
         let mut core = self.core.lock();
         let durable = core.writer.durable_lsn;
         let early = planted::is(Bug::EraseTooEarly);
@@ -550,6 +553,9 @@ impl Inner {
             let held = len_u64(zones.len()) * u64::from(self.shape.zone_bytes);
             // Garbage mostly dies zone by zone, as the oldest objects are written again in turn; until space is low it may wait.
             let low = core.available() < index(RESERVE_ZONES) + LOW_ZONES;
+            if core.available() < TABLES_NEED {
+                return Ok(false); // It would take the last zones, which a round of cleaning makes more of.
+            }
             let enough = if low { 0 } else { self.shape.image_bytes() / GARBAGE_SHARE };
             if zones.len() <= 4 || held < (live * 2).max(enough) {
                 return Ok(false);

@@ -1,5 +1,6 @@
 //! Zones for those who write: taken from the free ones, erased before use, waited for when they run low (R28, R29).
 
+use super::options::Survive;
 use super::{Core, Inner};
 use crate::error::{Error, Result};
 use crate::shape::RESERVE_ZONES;
@@ -101,6 +102,18 @@ impl Inner {
         while core.writer.ready.len() < count {
             core = self.admit(core, claim)?;
             let Some(zone) = core.take_zone() else {
+                // Zones whose freeing is recorded lack only a flush.
+                if !core.freeing.is_empty() {
+                    crate::mark("space: freed zones flushed for");
+                    let target = core.writer.lsn;
+                    drop(core);
+                    self.flush_to(target, Survive::Power)?;
+                    let gained = self.collect_freed();
+                    core = self.core.lock();
+                    if gained {
+                        continue;
+                    }
+                }
                 crate::mark("space: keeper makes do with fewer zones");
                 // The keeper makes do with what there is: it is about to free more.
                 let enough = core.writer.ready.len() >= claim.ready_min(core.available());
