@@ -305,6 +305,10 @@ fn mend(before: Option<&mut Candidate>, next: &Candidate, witness: Sequence) -> 
     if last.kind == BatchKind::Footer {
         return true;
     }
+    // Within an epoch no segment follows another without a footer between them; where an epoch ended there is none.
+    if SegmentId(before.span.segment).epoch() != SegmentId(next.span.segment).epoch() {
+        return false;
+    }
     let sequence = last.sequence.next();
     if next.span.first != sequence.next().0 || witness <= sequence {
         return false;
@@ -491,13 +495,17 @@ fn read_log(reader: &Reader<'_>, root: &RootImage) -> Result<ReadLog> {
 impl Recovered {
     fn replay(&mut self, batches: &[(u32, SegmentId, Batch)]) -> Result<()> {
         let mut expected: Option<Lsn> = None;
+        let mut epoch = 0;
         for (zone, segment, batch) in batches {
             if batch.kind == BatchKind::Footer {
                 continue;
             }
             let place = format!("zone {zone} offset {}", batch.offset);
+            // A repair leaves out the numbers of what it gave up (see `number_on`).
+            let goes_on =
+                |expected: Lsn| expected == batch.first_lsn || (segment.epoch() > epoch && expected < batch.first_lsn);
             if let Some(expected) = expected
-                && expected != batch.first_lsn
+                && !goes_on(expected)
             {
                 return Err(Error::corrupt(
                     place,
@@ -505,6 +513,7 @@ impl Recovered {
                     format!("record {}", batch.first_lsn.0),
                 ));
             }
+            epoch = segment.epoch();
             if batch.first_lsn.0 >= roots::NUMBERS_MAX {
                 return Err(Error::corrupt(place, "a record number that a disk can reach", batch.first_lsn.0));
             }
@@ -543,6 +552,16 @@ impl Recovered {
             ));
         }
         Ok(())
+    }
+
+    /// Before a damaged log is gone on with: sections may hold records that the log has lost, so the next record gets a
+    /// number that all of them take for new (R23).
+    pub fn number_on(&mut self) {
+        let maps =
+            self.state.lists.values().flat_map(|list| list.sections.iter().flatten().map(|section| &section.meta));
+        let metas = maps.chain(self.state.list_pages.values()).chain(&self.state.zone_pages);
+        let newest = metas.map(|meta| meta.lsn).max().unwrap_or_default();
+        self.lsn = self.lsn.max(newest).max(Lsn(self.root.root.next_lsn));
     }
 
     /// What `apply` relies on, asked of records that come from outside.

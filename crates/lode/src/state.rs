@@ -205,6 +205,13 @@ impl State {
         true
     }
 
+    /// Marks the whole zones table to be written again.
+    pub fn touch_zones(&mut self, lsn: Lsn) {
+        for page in 0..self.zone_pages.len() {
+            self.touch(SectionKey::Zones(u32::try_from(page).expect("few pages")), lsn);
+        }
+    }
+
     fn touch_zone(&mut self, zone: u32, lsn: Lsn) -> bool {
         self.touch(SectionKey::Zones(zone / self.shape.zones_per_page), lsn)
     }

@@ -13,6 +13,7 @@ pub(crate) mod open;
 pub(crate) mod options;
 pub(crate) mod put;
 pub(crate) mod read;
+mod recount;
 pub(crate) mod space;
 pub(crate) mod volumes;
 

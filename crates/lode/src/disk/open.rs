@@ -107,7 +107,7 @@ impl Disk {
     /// Errors: `NotADisk`, `NewerFormat`; `Corrupt` if something that was durable is missing, which names it; then
     /// `read_only` shows what is left, and `repair` goes on from there.
     pub fn open(medium: Arc<dyn Medium>, options: &OpenOptions) -> Result<Disk> {
-        let recovered = recover(&*medium)?;
+        let mut recovered = recover(&*medium)?;
         if let Some(damage) = &recovered.damage
             && !options.read_only
             && !options.repair
@@ -129,9 +129,19 @@ impl Disk {
                 format!("only what is before {}", recovered.lsn.0),
             ));
         }
+        let repairing = options.repair && !options.read_only && recovered.damage.is_some();
+        if repairing {
+            recovered.number_on();
+        }
         let inner = Arc::new(build(medium, options.clone(), recovered));
+        if repairing {
+            inner.recount();
+        }
         if !options.read_only {
             inner.begin_epoch()?;
+        }
+        if repairing {
+            inner.checkpoint_all(false)?;
         }
         let mut threads = Vec::new();
         if options.background && !options.read_only {
