@@ -2,8 +2,8 @@ use crate::tape::*;
 use lode::{Survive, VolumeOptions};
 use lode_media::Position;
 
-fn segments(tape: &Tape, start: usize) -> Vec<Vec<(Position, usize)>> {
-    let mut segments: Vec<Vec<(Position, usize)>> = vec![Vec::new()];
+fn segments(tape: &Tape, start: usize) -> Vec<Batches> {
+    let mut segments: Vec<Batches> = vec![Vec::new()];
     for (_, at, bytes) in tape.batches(start) {
         segments.last_mut().unwrap().push((at, bytes.len()));
         if kind(&bytes) == FOOTER {
@@ -13,7 +13,9 @@ fn segments(tape: &Tape, start: usize) -> Vec<Vec<(Position, usize)>> {
     segments
 }
 
-fn sealed() -> (std::sync::Arc<Tape>, Vec<Vec<(Position, usize)>>, Vec<u8>) {
+type Batches = Vec<(Position, usize)>;
+
+fn sealed() -> (std::sync::Arc<Tape>, Vec<Batches>, Vec<u8>) {
     let tape = Tape::formatted(48, 32 << 10, 512);
     let disk = open(&tape);
     let start = tape.len();
