@@ -542,3 +542,7 @@ impl Directory {
         self.dirty.insert(slot / slots_per_page);
     }
 }
+
+#[cfg(test)]
+#[path = "state_tests.rs"]
+mod tests;

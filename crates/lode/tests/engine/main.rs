@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod basics;
+mod large;
 mod memory;
 mod resized;
 mod rules_batch;

@@ -1,0 +1,58 @@
+use super::basics::{medium, quiet};
+use lode::{Disk, OpenOptions, Survive, VolumeOptions};
+
+const BLOCKS: u64 = 600;
+
+fn stamp(block: u64, turn: u8) -> [u8; 512] {
+    let mut bytes = [turn; 512];
+    bytes[..8].copy_from_slice(&block.to_le_bytes());
+    bytes
+}
+
+/// R16: right after the commit of a unit of many batches its blocks wait to be folded into the tables. Everybody sees them
+/// all the same, whoever changes one changes the newest, and the cleaner takes nothing for damage.
+#[test]
+fn what_a_large_unit_has_committed_counts_before_it_is_in_the_tables() {
+    let medium = medium(96, 64 << 10, 512);
+    let options = OpenOptions { unit_memory_bytes: 16 << 10, ..quiet() };
+    let disk = Disk::open(medium.clone(), &options).unwrap();
+    let volume = VolumeOptions { bytes: BLOCKS * 512, block_bytes: 512, ..Default::default() };
+    let volume = disk.create_volume("v", &volume).unwrap();
+    for block in 0..BLOCKS {
+        volume.write_at(block * 512, &stamp(block, 1)).unwrap();
+    }
+    let mut unit = disk.begin().unwrap();
+    // In no order of places, so that each block takes a record of its own.
+    for n in 0..BLOCKS {
+        let block = n * 7 % BLOCKS;
+        if block % 5 != 0 {
+            unit.write_at(&volume, block * 512, &stamp(block, 2)).unwrap();
+        }
+    }
+    unit.commit().unwrap();
+    let folded = |name: &str| lode::marks().iter().find(|(mark, _)| *mark == name).map_or(0, |(_, count)| *count);
+    let name = "unit: a block folded since another change follows";
+    let before = folded(name);
+    let mut turns: Vec<u8> = (0..BLOCKS).map(|block| if block % 5 == 0 { 1 } else { 2 }).collect();
+    let expect = |disk: &Disk, turns: &[u8]| {
+        let volume = disk.volume("v").unwrap();
+        for (block, turn) in (0..).zip(turns) {
+            let mut read = [0; 512];
+            volume.read_at(block * 512, &mut read).unwrap();
+            assert_eq!(read, stamp(block, *turn), "block {block}");
+        }
+    };
+    expect(&disk, &turns);
+    for block in (500..520).rev() {
+        volume.write_at(block * 512, &stamp(block, 3)).unwrap();
+        turns[usize::try_from(block).unwrap()] = 3;
+    }
+    assert!(folded(name) > before, "nothing was left to be folded");
+    disk.clean().unwrap();
+    assert_eq!(disk.info().unwrap().zones_aside, 0);
+    expect(&disk, &turns);
+    disk.flush(Survive::Power).unwrap();
+    drop((volume, disk));
+    assert_eq!(Disk::check(medium.clone()).unwrap().problems, Vec::<String>::new());
+    expect(&Disk::open(medium, &options).unwrap(), &turns);
+}
