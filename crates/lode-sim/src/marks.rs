@@ -24,9 +24,11 @@ pub const CRASHES: &[&str] = &[
     "space: deleted list gone",
     "tables: cleaned",
     "unit: a block cut at the commit",
+    "unit: a block folded since another change follows",
     "unit: base of a partial write changed meanwhile",
     "unit: committed in a chain of batches",
     "unit: conflict with a volume cut short",
+    "unit: its last block cut at the commit",
 ];
 
 /// Reached by the runs on media that fail, whose scripts are longer.
@@ -43,6 +45,8 @@ pub const FAULTS: &[&str] = &[
     "recovery: ended segment cut short",
     "recovery: log ends before what was durable",
     "recovery: newest root lost",
+    "recovery: segment known by its footer",
+    "repair: usage counted anew",
     "roots: both zones of a pair unreadable",
     "roots: zone unreadable",
     "space: flush forced",
@@ -56,13 +60,30 @@ pub const ELSEWHERE: &[(&str, &str)] = &[
         "load: section written again meanwhile",
         "needs two threads at one moment: a race, not a branch that a seed reaches",
     ),
+    (
+        "map: leaves dropped from memory",
+        "needs more leaves than a small disk has: `crates/lode/tests/engine/memory.rs` reaches it",
+    ),
     ("read: blocks moved under a read", "needs two threads at one moment: a race, not a branch that a seed reaches"),
+    (
+        "recovery: footer lost, its batches are there",
+        "one sector of few must rot: `crates/lode/tests/engine/rules_footer.rs` reaches it",
+    ),
     ("recovery: gap between batches", "needs a footer that was made by hand: see the fuzz targets"),
     ("recovery: segment out of turn", "needs a root that was made by hand: see the fuzz targets"),
     ("space: cleaning is fruitless", "a promise is refused before: only zones set aside bring the cleaner that far"),
+    ("space: freed zones flushed for", "only two of many thousand fault runs spend all zones but those being freed"),
     ("space: keeper makes do with fewer zones", "the reserve is larger than what the keeper takes in one step"),
     ("space: reserve drawn on", "a promise is refused before: only zones set aside bring the cleaner that far"),
     ("space: zone for tables freed on demand", "the reserve is larger than what one checkpoint takes"),
+    (
+        "unit: a block of a large commit changed while it was prepared",
+        "needs two threads at one moment: a race, not a branch that a seed reaches",
+    ),
+    (
+        "unit: a large commit prepared again",
+        "needs two threads at one moment: a race, not a branch that a seed reaches",
+    ),
     ("unit: cut block changed meanwhile", "needs two threads at one moment: a race, not a branch that a seed reaches"),
 ];
 
