@@ -25,7 +25,7 @@ fn what_a_large_unit_has_committed_counts_before_it_is_in_the_tables() {
     // In no order of places, so that each block takes a record of its own.
     for n in 0..BLOCKS {
         let block = n * 7 % BLOCKS;
-        if block % 5 != 0 {
+        if !block.is_multiple_of(5) {
             unit.write_at(&volume, block * 512, &stamp(block, 2)).unwrap();
         }
     }
