@@ -518,10 +518,11 @@ impl Inner {
     /// Whether cleaning has gained lately, or users have changed something since it did not.
     fn is_worth_it(&self) -> bool {
         let mut core = self.core.lock();
-        let now = (core.counters.user_bytes, core.state.zones.live);
+        let spilled = core.effort.spilled;
+        let now = (core.counters.user_bytes + spilled, core.state.zones.live);
         let available = core.available();
         if core.effort.since != now {
-            core.effort = Effort { since: now, most: available, fruitless: 0 };
+            core.effort = Effort { since: now, most: available, fruitless: 0, spilled };
         } else if available > core.effort.most {
             core.effort.most = available;
             core.effort.fruitless = 0;

@@ -54,6 +54,8 @@ pub(crate) struct Effort {
     pub most: usize,
     /// Rounds that gained none.
     pub fruitless: u32,
+    /// Bytes that units have spilled: users have written them too, though they do not count as such yet.
+    pub spilled: u64,
 }
 
 /// Everything that changes, under one lock.

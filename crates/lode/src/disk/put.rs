@@ -216,6 +216,7 @@ impl Inner {
             blocks.iter().map(|block| len_u32(block.stored.len()).next_multiple_of(crate::types::GRANULE)).sum();
         let records = data_bytes(1) * len_u32(blocks.len());
         self.with_room(data, records, claim, |core| {
+            core.effort.spilled += u64::from(data);
             let mut run: Vec<(u64, Location, u32)> = Vec::with_capacity(blocks.len());
             for new in blocks {
                 let place = core.writer.place(new.stored, new.kind);
