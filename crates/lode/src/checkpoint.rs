@@ -11,6 +11,7 @@ use crate::disk::Inner;
 use crate::disk::options::Survive;
 use crate::disk::space::Claim;
 use crate::error::{Error, Result};
+use crate::fold::FOLD_STEP;
 use crate::format::object::{DELTA, DIRECTORY, IMAGE, ObjectRef, SectionEntry, encode};
 use crate::format::records::{ListMeta, Record};
 use crate::format::root::{Root, RootImage};
@@ -22,8 +23,6 @@ use crate::zones::Holds;
 use lode_media::Position;
 use std::collections::BTreeMap;
 
-/// So many blocks of a large commit are folded in one hold of the lock.
-const FOLD_STEP: usize = 512;
 /// So many bytes of objects are gathered before they are written.
 const GATHER_BYTES: usize = 1 << 20;
 

@@ -7,6 +7,9 @@
 
 use crate::types::{ListId, Location, Lsn};
 
+/// So many blocks are looked up, or folded, in one hold of the lock.
+pub(crate) const FOLD_STEP: usize = 512;
+
 /// One block that is committed and waits to be folded.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry {

@@ -46,6 +46,7 @@ mod recovery;
 mod disk;
 mod checkpoint;
 mod cleaner;
+mod keeper;
 mod unit;
 mod volume;
 mod check;

@@ -335,12 +335,11 @@ fn first_of(reader: &Reader<'_>, zone: u32, expected: Sequence, epoch: u64) -> R
         return Ok(None);
     }
     let mut bytes = reader.zone(zone);
-    bytes.readable(0, reader.shape.head)?;
     if reader.header(&bytes, zone, 0).is_err() {
         crate::mark("recovery: announced zone holds no next segment");
         bytes = reader.zone(zone); // Read again, as above.
     }
-    Ok(match reader.header(&bytes, zone, 0) {
+    let found = match reader.header(&bytes, zone, 0) {
         Ok((header, BatchKind::Main))
             if header.sequence == expected.0
                 && (SegmentId(header.segment).epoch() == epoch || planted::is(Bug::OldBatchAccepted)) =>
@@ -367,7 +366,11 @@ fn first_of(reader: &Reader<'_>, zone: u32, expected: Sequence, epoch: u64) -> R
                 offset: 0,
             })
         }),
-    })
+    };
+    if found.is_none() {
+        bytes.readable(0, reader.shape.head)?; // What cannot be read may be the next segment.
+    }
+    Ok(found)
 }
 
 fn read_segment(reader: &Reader<'_>, span: RootSegment) -> Result<Candidate> {
@@ -556,12 +559,16 @@ impl Recovered {
 
     /// Before a damaged log is gone on with: sections may hold records that the log has lost, so the next record gets a
     /// number that all of them take for new (R23).
-    pub fn number_on(&mut self) {
+    pub fn number_on(&mut self) -> Result<()> {
         let maps =
             self.state.lists.values().flat_map(|list| list.sections.iter().flatten().map(|section| &section.meta));
         let metas = maps.chain(self.state.list_pages.values()).chain(&self.state.zone_pages);
         let newest = metas.map(|meta| meta.lsn).max().unwrap_or_default();
+        if newest.0 >= roots::NUMBERS_MAX {
+            return Err(Error::corrupt("the directory", "a record number that a disk can reach", newest.0));
+        }
         self.lsn = self.lsn.max(newest).max(Lsn(self.root.root.next_lsn));
+        Ok(())
     }
 
     /// What `apply` relies on, asked of records that come from outside.

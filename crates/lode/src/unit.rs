@@ -201,7 +201,7 @@ impl Unit {
         let end = (offset + len).div_ceil(block_bytes);
         let promise = self.promise(core, volume.list(), block_bytes, offset / block_bytes, end)?;
         self.accept(promise);
-        let done = self.write_blocks(volume, offset, data);
+        let done = self.write_blocks(volume, offset, data, Claim::Data);
         self.broken |= done.is_err();
         done
     }
@@ -267,7 +267,8 @@ impl Unit {
         Ok(Promise { bytes: wanted, chunk })
     }
 
-    fn write_blocks(&mut self, volume: &Volume, offset: u64, data: &[u8]) -> Result<()> {
+    /// `claim`: what a spill on the way may wait for.
+    fn write_blocks(&mut self, volume: &Volume, offset: u64, data: &[u8], claim: Claim) -> Result<()> {
         let (list, block_bytes) = (volume.list(), volume.block_bytes());
         let mut scratch = Vec::new();
         let mut rest = data;
@@ -294,7 +295,7 @@ impl Unit {
             at += len_u64(len);
             rest = tail;
             if self.arena.bytes() > self.disk.options.unit_memory_bytes {
-                self.spill(Claim::Data)?;
+                self.spill(claim)?;
             }
         }
         self.user_bytes += len_u64(data.len());
@@ -384,7 +385,7 @@ impl Unit {
         }
         for (bytes, at) in [(head, offset), (tail, last * block_bytes)] {
             if bytes > 0 {
-                let done = self.write_blocks(volume, at, &vec![0; index64(bytes)]);
+                let done = self.write_blocks(volume, at, &vec![0; index64(bytes)], Claim::Data);
                 self.broken |= done.is_err();
                 done?;
             }
@@ -420,7 +421,11 @@ impl Unit {
             // What is cut off the last block must read as zeros if the volume grows again.
             let shadow = self.lists.of(volume.list());
             if !shadow.blocks.contains_key(&last) {
-                let cut = shadow.cuts.entry(last).or_insert(usize::MAX);
+                // The commit writes that block: its space is promised now (P5).
+                if !shadow.cuts.contains_key(&last) {
+                    self.reserve(volume.list(), block_bytes, last, last + 1)?;
+                }
+                let cut = self.lists.of(volume.list()).cuts.entry(last).or_insert(usize::MAX);
                 *cut = (*cut).min(index64(within));
             } else if bytes < size {
                 let end = size.min(bytes.next_multiple_of(block_bytes));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The modules by rank, bottom up. `lib.rs` names the same ones; rustfmt sorts them there.
-const ORDER: [&str; 21] = [
+const ORDER: [&str; 22] = [
     "marks",
     "planted",
     "types",
@@ -22,6 +22,7 @@ const ORDER: [&str; 21] = [
     "disk",
     "checkpoint",
     "cleaner",
+    "keeper",
     "unit",
     "volume",
     "check",

@@ -48,14 +48,14 @@ pub(crate) struct Rooted {
 /// Whether cleaning still gains, so that a pass that gains nothing ends (R28).
 #[derive(Default)]
 pub(crate) struct Effort {
-    /// What users did when it began: bytes written, bytes alive.
+    /// What users had done when it began: bytes taken in, bytes alive.
     pub since: (u64, u64),
     /// The most zones that were ever available since.
     pub most: usize,
     /// Rounds that gained none.
     pub fruitless: u32,
-    /// Bytes that units have spilled: users have written them too, though they do not count as such yet.
-    pub spilled: u64,
+    /// Bytes that were taken in for users, committed or not.
+    pub taken: u64,
 }
 
 /// Everything that changes, under one lock.

@@ -131,7 +131,7 @@ impl Disk {
         }
         let repairing = options.repair && !options.read_only && recovered.damage.is_some();
         if repairing {
-            recovered.number_on();
+            recovered.number_on()?;
         }
         let inner = Arc::new(build(medium, options.clone(), recovered));
         if repairing {

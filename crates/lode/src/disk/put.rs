@@ -7,6 +7,7 @@ use super::load::Gathering;
 use super::space::Claim;
 use super::{Core, Inner, charge};
 use crate::error::{Error, ErrorKind, Result};
+use crate::fold::FOLD_STEP;
 use crate::format::records::{
     Freed, ListMeta, ListState, Record, data_bytes, encode_data, encode_one_put, encode_put, put_bytes,
 };
@@ -87,6 +88,9 @@ impl Inner {
             match core.writer.make_room(data, records, false, ready_min) {
                 Ok(()) => {
                     core.note_zones();
+                    if claim != Claim::Keeper {
+                        core.effort.taken += u64::from(data) + u64::from(records);
+                    }
                     core.state.fold_some(FOLD_ALONG);
                     let done = change(&mut core);
                     assert!(core.state.zones.broken.is_none(), "I4: {:?}", core.state.zones.broken);
@@ -100,6 +104,11 @@ impl Inner {
                 }
             }
         }
+    }
+
+    /// Brings all of the newest large commit into the tables, in bounded holds.
+    pub(crate) fn fold_all(&self) {
+        while self.core.lock().state.fold_some(FOLD_STEP) {}
     }
 
     /// Waits while too much waits to be appended.
@@ -216,7 +225,6 @@ impl Inner {
             blocks.iter().map(|block| len_u32(block.stored.len()).next_multiple_of(crate::types::GRANULE)).sum();
         let records = data_bytes(1) * len_u32(blocks.len());
         self.with_room(data, records, claim, |core| {
-            core.effort.spilled += u64::from(data);
             let mut run: Vec<(u64, Location, u32)> = Vec::with_capacity(blocks.len());
             for new in blocks {
                 let place = core.writer.place(new.stored, new.kind);
@@ -267,7 +275,7 @@ impl Run {
     }
 
     /// Whether the block goes on where the run ends, or begins one.
-    pub fn joins(&self, placed: &Placed) -> bool {
+    fn joins(&self, placed: &Placed) -> bool {
         let count = len_u32(self.entries.len());
         count == 0 || (self.first + u64::from(count) == placed.block && self.place.step(count) == placed.place)
     }

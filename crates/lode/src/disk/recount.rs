@@ -15,6 +15,7 @@ impl Inner {
     pub(super) fn recount(&self) {
         let mut counted: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
         let mut lost = false;
+        let zone_bytes = self.shape.zone_bytes;
         let lists: Vec<_> = self.core.lock().state.lists.keys().copied().collect();
         for list in lists {
             let mut from = 0;
@@ -32,7 +33,7 @@ impl Inner {
                 let Slot::Loaded(leaf) = slot else { continue };
                 leaf.for_each(|_, place, _| {
                     let zone = counted.entry(place.zone()).or_default();
-                    *zone = (zone.0 + place.footprint(), zone.1 + 1);
+                    *zone = (zone.0.saturating_add(place.footprint()).min(zone_bytes), zone.1.saturating_add(1));
                 });
             }
         }

@@ -129,9 +129,8 @@ impl Unit {
             }
             crate::mark("unit: a block cut at the commit");
             let block_bytes = u64::from(volume.block_bytes());
-            self.reserve(volume.list(), block_bytes, block, block + 1)?;
             let zeros = vec![0; index64(block_bytes) - cut];
-            self.write_blocks(&volume, block * block_bytes + len_u64(cut), &zeros)?;
+            self.write_blocks(&volume, block * block_bytes + len_u64(cut), &zeros, Claim::Urgent)?;
         }
         Ok(())
     }
@@ -164,7 +163,7 @@ impl Unit {
             Volume::new(Arc::clone(&self.disk), list, &meta.name, meta.block_bytes(), meta.compression)
         };
         let end = bytes.next_multiple_of(u64::from(volume.block_bytes()));
-        self.write_blocks(&volume, bytes, &vec![0; index64(end - bytes)])?;
+        self.write_blocks(&volume, bytes, &vec![0; index64(end - bytes)], Claim::Urgent)?;
         self.lists.of(list).trimmed = Some(bytes);
         Ok(())
     }

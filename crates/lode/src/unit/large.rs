@@ -4,7 +4,7 @@
 //!  without the lock            in one hold                                 in bounded steps
 //!  ────────────────            ────────────────────────────────            ────────────────
 //!  look up, build records ──>  build again what others changed      ──>    fold the overlay
-//!  (a thousand blocks a hold)  copy all records into the stream            into the tables
+//!  (some blocks a hold)        copy all records into the stream            into the tables
 //!                              one store: the overlay is visible
 //! ```
 //! All its data has been spilled before. One such commit at a time: the next one first ends the folding.
@@ -15,13 +15,11 @@ use super::shadow::Shadow;
 use crate::disk::put::Again;
 use crate::disk::{Core, Inner};
 use crate::error::Result;
-use crate::fold::{Entry, Fold, Watch};
+use crate::fold::{Entry, FOLD_STEP, Fold, Watch};
 use crate::format::records::{Record, encode_put, put_bytes};
 use crate::shape::BLOCK_CHARGE;
 use crate::types::{ListId, Location, Lsn, len_u32, len_u64};
 
-/// So many blocks are looked up, or folded, in one hold of the lock.
-const STEP: usize = 512;
 /// So many bytes of records are copied into the stream at once.
 const GROUP: usize = 32 << 10;
 
@@ -63,13 +61,6 @@ impl Drop for Preparing<'_> {
     }
 }
 
-impl Inner {
-    /// Brings all of the newest large commit into the tables, in bounded holds.
-    pub(crate) fn fold_all(&self) {
-        while self.core.lock().state.fold_some(STEP) {}
-    }
-}
-
 impl Unit {
     /// Looks up where every block of the unit lies and lay, a step at a time, and builds the records.
     pub(super) fn build(&self, disk: &Inner) -> Result<Built> {
@@ -80,7 +71,7 @@ impl Unit {
             while blocks.peek().is_some() {
                 let mut core = disk.core.lock();
                 core.alive()?;
-                for _ in 0..STEP {
+                for _ in 0..FOLD_STEP {
                     let Some((block, shadow)) = blocks.peek() else { break };
                     assert!(matches!(shadow, Shadow::Spilled), "a large unit has spilled all its data");
                     match self.entry(&core, list, **block, &holes) {

@@ -1,0 +1,312 @@
+//! The keeper: decides when to checkpoint, clean and free, and does so a bounded step at a time.
+//!
+//! ```text
+//! log longer than the window ──> checkpoint      zone verified dead ──> ZoneFreed ──> durable ──> free
+//! few zones left ──────────────> clean           list deleted ────────> its blocks discarded, then ListGone
+//! tables mostly garbage ───────> written again   few zones ready ─────> erased beforehand
+//! ```
+//! A thread of its own where the disk has one; else, and when space is short, whoever waits for space. One at a time: who
+//! holds `maintaining`.
+
+use crate::disk::options::Survive;
+use crate::disk::space::{Claim, LOW_ZONES};
+use crate::disk::{Effort, Inner};
+use crate::error::{Error, Result};
+use crate::format::records::Record;
+use crate::planted::{self, Bug};
+use crate::shape::RESERVE_ZONES;
+use crate::state::SectionKey;
+use crate::types::{Lsn, index, len_u32, len_u64};
+use crate::zones::Holds;
+use std::time::Duration;
+
+/// So many rounds of cleaning in a row may gain nothing.
+const FRUITLESS_MAX: u32 = 32;
+/// Writing tables again takes a zone for each copy, and records of that.
+const TABLES_NEED: usize = 4;
+/// While space is not low, zones of tables may hold this part of the image in garbage.
+const GARBAGE_SHARE: u64 = 64;
+
+impl Inner {
+    /// Frees zones that are dead for good. `push`: flushes and checkpoints for it. True: zones became free.
+    pub(crate) fn free_dead(&self, push: bool) -> Result<bool> {
+        let mut gained = false;
+        for round in 0..2 {
+            let (freed, waiting_flush, waiting_root) = self.free_dead_once()?;
+            gained |= freed;
+            let (target, waiting) = {
+                let core = self.core.lock();
+                (core.writer.lsn, !core.freeing.is_empty())
+            };
+            if push && waiting {
+                self.flush_to(target, Survive::Power)?;
+            }
+            gained |= self.collect_freed();
+            if gained || !push || round == 1 {
+                break;
+            }
+            if waiting_root {
+                crate::mark("space: checkpoint forced");
+                let before = self.core.lock().writer.lsn;
+                self.checkpoint_to(before, false)?;
+            } else if waiting_flush {
+                crate::mark("space: flush forced");
+                self.flush(Survive::Power)?;
+            } else {
+                break;
+            }
+        }
+        Ok(gained)
+    }
+
+    /// Writes ZoneFreed for what may be freed now. Tells whether there was some, and what the rest waits for.
+    fn free_dead_once(&self) -> Result<(bool, bool, bool)> {
+        let mut ready = Vec::new();
+        let (mut waiting_flush, mut waiting_root) = (false, false);
+        {
+            let core = self.core.lock();
+            core.alive()?;
+            let tables = core.state.table_bytes();
+            for (number, zone) in core.state.zones.all.iter().enumerate() {
+                let number = len_u32(number);
+                if zone.open {
+                    continue;
+                }
+                match zone.holds {
+                    Holds::Main | Holds::Moved if core.verified.contains(&number) => {
+                        let early = planted::is(Bug::EraseTooEarly);
+                        if zone.last_freed >= core.writer.durable_lsn && !early {
+                            waiting_flush = true;
+                        } else if (core.rooted.segments.contains(&number)
+                            || (zone.holds == Holds::Main && zone.records_end > core.rooted.replay))
+                            && !early
+                        {
+                            waiting_root = true;
+                        } else {
+                            ready.push((number, zone.segment));
+                        }
+                    }
+                    Holds::TableA | Holds::TableB if !tables.contains_key(&number) => {
+                        if core.rooted.tables.contains_key(&number) {
+                            waiting_root = true;
+                        } else {
+                            ready.push((number, zone.segment));
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        for (zone, segment) in &ready {
+            self.with_room(0, 64, Claim::Keeper, |core| {
+                let lsn = core.write_record(&Record::ZoneFreed { zone: *zone, segment: segment.0 });
+                core.verified.remove(zone);
+                core.freeing.push((lsn, *zone));
+            })?;
+        }
+        Ok((!ready.is_empty(), waiting_flush, waiting_root))
+    }
+
+    /// Zones whose freeing is durable may be erased and taken.
+    pub(crate) fn collect_freed(&self) -> bool {
+        let mut core = self.core.lock();
+        let durable = core.writer.durable_lsn;
+        let early = planted::is(Bug::EraseTooEarly);
+        let (ready, rest): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut core.freeing).into_iter().partition(|(lsn, _)| *lsn < durable || early);
+        core.freeing = rest;
+        for (_, zone) in &ready {
+            core.free.insert(*zone);
+        }
+        if !ready.is_empty() {
+            self.space.notify_all();
+        }
+        !ready.is_empty()
+    }
+
+    /// One step for writers who wait for space. True: something was gained.
+    pub(crate) fn maintain_for_space(&self) -> Result<bool> {
+        let _one = self.maintaining.lock();
+        if self.free_dead(true)? {
+            return Ok(true);
+        }
+        if self.drain_step()? {
+            return Ok(true);
+        }
+        let cleaned = self.clean_round_held()?;
+        let tables = self.clean_tables()?;
+        Ok(self.free_dead(true)? || cleaned || tables)
+    }
+
+    /// One bounded step of whatever is due. False: nothing is.
+    pub(crate) fn maintain(&self, background: bool) -> Result<bool> {
+        if self.options.read_only {
+            return Ok(false);
+        }
+        let _one = self.maintaining.lock();
+        let (available, waiting, long) = {
+            let core = self.core.lock();
+            core.alive()?;
+            let window = self.window_zones();
+            let segments = &core.writer.segments;
+            let long = (segments.len() > window + (window / 8).max(1))
+                .then(|| Lsn(segments[segments.len() - window].first_lsn));
+            (core.available(), core.freeing.len() + core.verified.len(), long)
+        };
+        let low = available < index(RESERVE_ZONES) + LOW_ZONES;
+        let mut did = false;
+        if let Some(before) = long {
+            self.checkpoint_to(before, false)?;
+            did = true;
+        }
+        did |= self.drain_step()?;
+        if waiting > 0 || low {
+            did |= self.free_dead(false)?;
+        }
+        if low && self.is_worth_it() {
+            self.clean_round_held()?;
+            self.free_dead(true)?;
+            did = true;
+        }
+        did |= self.clean_tables()?;
+        did |= self.unload_some();
+        if background {
+            let mut core = self.core.lock();
+            core.rounds += u64::from(low);
+            let short = core.writer.ready.len() < 4 && core.available() > index(RESERVE_ZONES);
+            drop(core);
+            if short {
+                self.prepare_zones(4, Claim::Keeper)?;
+                self.space.notify_all();
+            }
+        }
+        Ok(did)
+    }
+
+    /// Whether cleaning has gained lately, or users have changed something since it did not.
+    fn is_worth_it(&self) -> bool {
+        let mut core = self.core.lock();
+        let taken = core.effort.taken;
+        let now = (taken, core.state.zones.live);
+        let available = core.available();
+        if core.effort.since != now {
+            core.effort = Effort { since: now, most: available, fruitless: 0, taken };
+        } else if available > core.effort.most {
+            core.effort.most = available;
+            core.effort.fruitless = 0;
+        } else {
+            core.effort.fruitless += 1;
+        }
+        core.effort.fruitless < FRUITLESS_MAX
+    }
+
+    /// How many zones of log recovery may have to read.
+    fn window_zones(&self) -> usize {
+        let window = self.options.window_bytes(&self.shape);
+        usize::try_from(window / u64::from(self.shape.zone_bytes)).expect("fewer than there are zones").max(2)
+    }
+
+    /// Table zones that are mostly dead are emptied by writing what lives in them again.
+    fn clean_tables(&self) -> Result<bool> {
+        let keys: Vec<SectionKey> = {
+            let mut core = self.core.lock();
+            let tables = core.state.table_bytes();
+            let zones: Vec<u32> = (0..self.shape.zones)
+                .filter(|zone| {
+                    let zone = core.state.zones.get(*zone);
+                    !zone.open && matches!(zone.holds, Holds::TableA | Holds::TableB)
+                })
+                .filter(|zone| tables.contains_key(zone))
+                .collect();
+            let live: u64 = tables.values().sum();
+            let held = len_u64(zones.len()) * u64::from(self.shape.zone_bytes);
+            // Garbage mostly dies zone by zone, as the oldest objects are written again in turn; until space is low it may wait.
+            let low = core.available() < index(RESERVE_ZONES) + LOW_ZONES;
+            if core.available() < TABLES_NEED {
+                return Ok(false); // It would take the last zones, which a round of cleaning makes more of.
+            }
+            let enough = if low { 0 } else { self.shape.image_bytes() / GARBAGE_SHARE };
+            if zones.len() <= 4 || held < (live * 2).max(enough) {
+                return Ok(false);
+            }
+            let emptiest = zones.iter().min_by_key(|zone| tables[zone]);
+            let Some(zone) = emptiest else { return Ok(false) };
+            core.state.touch_pages_in(*zone);
+            core.state.sections_in(*zone)
+        };
+        crate::mark("tables: cleaned");
+        for key in keys {
+            self.rewrite_section(key)?;
+        }
+        self.checkpoint_to(Lsn(0), false)?;
+        Ok(true)
+    }
+
+    /// Frees a part of a deleted list. False: there is none.
+    pub(crate) fn drain_step(&self) -> Result<bool> {
+        // What a large commit put into the list just before it was deleted must be in the map to be found there.
+        self.fold_all();
+        let next = {
+            let core = self.core.lock();
+            let Some(list) = core.state.draining.first().copied() else { return Ok(false) };
+            let end = core.state.lists.get(&list).map_or(0, |list| len_u64(list.sections.len()));
+            let occupied = (0..end).find(|number| {
+                core.state
+                    .map_section(list, crate::types::low_u32(*number))
+                    .is_some_and(|section| section.leaf_bits() != 0 && !section.is_empty())
+            });
+            (list, occupied)
+        };
+        let (list, Some(section)) = next else {
+            crate::mark("space: deleted list gone");
+            self.with_room(0, 32, Claim::Keeper, |core| core.write_record(&Record::ListGone { list: next.0 }))?;
+            return Ok(true);
+        };
+        let shift = self.shape.section_blocks_shift();
+        let (first, end) = (section << shift, (section + 1) << shift);
+        self.load_range(list, first, end)?;
+        let records = self.core.lock().discards(list, first, end);
+        let Ok(records) = records else { return Ok(true) };
+        for record in records {
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes);
+            // What lies there may have been moved since: made again under the lock.
+            let Record::Discard { first, end, .. } = record else { continue };
+            self.with_room(0, len_u32(bytes.len()) + 1024.min(self.shape.batch_bytes / 4), Claim::Keeper, |core| {
+                for record in core.discards(list, first, end).unwrap_or_default() {
+                    core.write_record(&record);
+                }
+            })?;
+        }
+        Ok(true)
+    }
+
+    /// The thread that keeps the disk in shape.
+    pub(crate) fn run_keeper(&self) {
+        loop {
+            if self.core.lock().stop {
+                return;
+            }
+            match self.maintain(true) {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(error) => self.keeper_failed(&error),
+            }
+            let mut core = self.core.lock();
+            if core.stop {
+                return;
+            }
+            let wait = if core.available() < index(RESERVE_ZONES) + LOW_ZONES { 5 } else { 50 };
+            self.keeper.wait_for(&mut core, Duration::from_millis(wait));
+        }
+    }
+
+    /// Reads that fail while cleaning do not stop the disk; failed appends and syncs have latched it already.
+    fn keeper_failed(&self, error: &Error) {
+        let mut core = self.core.lock();
+        core.rounds += 1;
+        core.keeper_error = Some(error.clone());
+        self.space.notify_all();
+        self.keeper.wait_for(&mut core, Duration::from_millis(100));
+    }
+}
