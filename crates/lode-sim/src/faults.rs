@@ -270,7 +270,6 @@ impl Failing<'_> {
         volume.write_at(0, &data)?;
         model.create("rescued", options.bytes, options.block_bytes, false);
         model.write("rescued", 0, &data);
-        disk.checkpoint()?;
         disk.flush(Survive::Power)
     }
 

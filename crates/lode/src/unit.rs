@@ -421,11 +421,9 @@ impl Unit {
             // What is cut off the last block must read as zeros if the volume grows again.
             let shadow = self.lists.of(volume.list());
             if !shadow.blocks.contains_key(&last) {
-                // The commit writes that block: its space is promised now (P5).
-                if !shadow.cuts.contains_key(&last) {
-                    self.reserve(volume.list(), block_bytes, last, last + 1)?;
-                }
-                let cut = self.lists.of(volume.list()).cuts.entry(last).or_insert(usize::MAX);
+                // The commit writes that block in place of itself: nothing is promised for it, so that a volume can be made
+                // shorter on a full disk (P5).
+                let cut = shadow.cuts.entry(last).or_insert(usize::MAX);
                 *cut = (*cut).min(index64(within));
             } else if bytes < size {
                 let end = size.min(bytes.next_multiple_of(block_bytes));

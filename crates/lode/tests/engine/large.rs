@@ -56,3 +56,24 @@ fn what_a_large_unit_has_committed_counts_before_it_is_in_the_tables() {
     assert_eq!(Disk::check(medium.clone()).unwrap().problems, Vec::<String>::new());
     expect(&Disk::open(medium, &options).unwrap(), &turns);
 }
+
+/// R28: what a unit spills is work of users, for which cleaning goes on, though none of it counts before the commit. (A keeper
+/// that took it for idle time stopped, and the unit got `Full` with half of the space free.)
+#[test]
+fn cleaning_goes_on_while_a_unit_spills_more_than_is_free() {
+    let options = OpenOptions { background: true, unit_memory_bytes: 64 << 10, ..OpenOptions::default() };
+    let disk = Disk::open(medium(1024, 64 << 10, 512), &options).unwrap();
+    let blocks = 24 << 8;
+    let volume = VolumeOptions { bytes: blocks * 4096, block_bytes: 4096, ..Default::default() };
+    let volume = disk.create_volume("v", &volume).unwrap();
+    // In another order each time, so that zones do not die as a whole.
+    for (turn, step) in (1..=6).zip([1, 211, 509, 31, 1009, 7]) {
+        let mut unit = disk.begin().unwrap();
+        for n in 0..blocks {
+            unit.write_at(&volume, n * step % blocks * 4096, &[turn; 4096]).unwrap_or_else(|error| {
+                panic!("turn {turn}, write {n}: {error}, {:?}", disk.info().unwrap());
+            });
+        }
+        unit.commit().unwrap();
+    }
+}

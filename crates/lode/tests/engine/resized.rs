@@ -1,5 +1,5 @@
 use super::basics::{medium, quiet};
-use lode::{Disk, FormatOptions, OpenOptions, Survive, VolumeOptions};
+use lode::{Disk, ErrorKind, FormatOptions, OpenOptions, Survive, VolumeOptions};
 use lode_media::ram::RamMedium;
 use lode_media::{Medium, Position, ZoneId};
 use std::sync::Arc;
@@ -78,4 +78,22 @@ fn a_repaired_disk_opens_again_like_any_other() {
     disk.flush(Survive::Power).unwrap();
     drop(disk);
     Disk::open(medium(), &options).unwrap();
+}
+
+/// P5: a volume can be made shorter, and longer, on a full disk, also in the middle of a block.
+#[test]
+fn a_volume_is_resized_on_a_full_disk() {
+    let disk = Disk::open(medium(64, 64 << 10, 512), &quiet()).unwrap();
+    let volume = VolumeOptions { bytes: 16 << 20, block_bytes: 512, ..Default::default() };
+    let volume = disk.create_volume("v", &volume).unwrap();
+    let mut end = 0;
+    while volume.write_at(end, &[7; 512]).map_err(|error| assert_eq!(error.kind(), ErrorKind::Full)).is_ok() {
+        end += 512;
+    }
+    for bytes in [end - 512 - 100, end - 50, (32 << 20) + 7, 1000] {
+        disk.resize_volume("v", bytes).unwrap();
+    }
+    let mut read = [1; 1000];
+    disk.volume("v").unwrap().read_at(0, &mut read).unwrap();
+    assert_eq!(read, [7; 1000]);
 }
