@@ -25,6 +25,8 @@ use std::time::Instant;
 
 const BLOCK: u64 = 4096;
 const READS: u64 = 1000;
+/// The blocks of a GiB.
+const REGION_BLOCKS: u64 = 1 << 18;
 
 /// What the child is told.
 #[derive(clap::Args)]
@@ -66,7 +68,8 @@ fn geometry(bytes: u64) -> Geometry {
     Geometry { zones, zone_bytes, append_align: 4096, devices: 1 }
 }
 
-/// Half of the volume's blocks, in an order that looks random. Checkpoints on the way would only cost time: the disk
+/// Half of the volume's blocks, in an order that looks random: a GiB after the other, or the map of all of it in the caches of
+/// the processor would be what is waited for. Checkpoints on the way would only cost time: the disk
 /// is closed and opened again, and what is written then leaves the log as any long-lived disk has it.
 fn fill(arguments: &ChildArguments) -> Result<Disk> {
     let medium = Arc::new(SparseMedium::create(&arguments.file, geometry(arguments.bytes))?);
@@ -76,8 +79,10 @@ fn fill(arguments: &ChildArguments) -> Result<Disk> {
     let options = VolumeOptions { bytes: arguments.bytes, block_bytes: 4096, compression: Compression::None };
     let volume = disk.create_volume("bench", &options)?;
     let (blocks, zeros) = (arguments.bytes / BLOCK, vec![0; 4096]);
-    for turn in 0..blocks / 2 {
-        volume.write_at(scattered(turn, blocks) * BLOCK, &zeros)?;
+    for region in (0..blocks / REGION_BLOCKS).map(|region| region * REGION_BLOCKS) {
+        for turn in 0..REGION_BLOCKS / 2 {
+            volume.write_at((region + scattered(turn, REGION_BLOCKS)) * BLOCK, &zeros)?;
+        }
     }
     disk.close()?;
     Ok(Disk::open(medium, &OpenOptions::default())?)

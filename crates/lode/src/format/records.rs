@@ -121,7 +121,8 @@ record! {
 }
 
 record! {
-    /// Commit: the unit whose changes stand right before this record is committed.
+    /// Commit: the unit whose changes stand right before this record is committed. Written for a unit that has spilled or needs
+    /// several batches; what another one did stands in one batch and counts with that.
     Commit: 16 {
         /// The unit.
         0 unit: u64,
