@@ -54,18 +54,14 @@ pub struct ScrubReport {
     pub damaged: Vec<Damage>,
 }
 
-/// A medium that is borrowed for the length of a check.
-struct Borrowed(Arc<dyn Medium>);
-
 impl Disk {
     /// Verifies everything that can be verified without reading the data itself. Never writes. Cost: reads all tables.
     ///
     /// An error means that nothing could be checked: no disk, another format. Damage is in the report.
     pub fn check(medium: Arc<dyn Medium>) -> Result<CheckReport> {
-        let borrowed = Borrowed(medium);
         let mut report = CheckReport::default();
         let options = OpenOptions { read_only: true, background: false, cache_bytes: 0, ..OpenOptions::default() };
-        let disk = match Disk::open(borrowed.0, &options) {
+        let disk = match Disk::open(medium, &options) {
             Ok(disk) => disk,
             Err(error) if error.kind() == crate::ErrorKind::Corrupt => {
                 report.problems.push(error.to_string());

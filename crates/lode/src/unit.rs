@@ -11,6 +11,7 @@
 //! cleaner can move it. Units do not lock: two that write one block are ordered by their commits (AR-01, AR-04).
 //! *Concurrent atomic recovery units*, sections 3 and 4; *Mime*, visibility groups.
 
+mod blocks;
 mod commit;
 mod large;
 mod shadow;
@@ -26,7 +27,7 @@ use crate::shape::BLOCK_CHARGE;
 use crate::types::{Kind, ListId, Location, Lsn, UnitId, index, index64, len_u32, len_u64};
 use crate::volume::Volume;
 use parking_lot::MutexGuard;
-use shadow::{Arena, Shadow, Shadows};
+use shadow::{Arena, Chunks, Shadow, Shadows};
 use std::sync::Arc;
 
 /// The disk keeps so many chunks of ended units for new ones.
@@ -36,8 +37,8 @@ const SPARE_CHUNKS: usize = 32;
 struct Promise {
     /// Charged bytes.
     bytes: u64,
-    /// Memory that another unit has used.
-    chunk: Option<Vec<u8>>,
+    /// Memory that other units have used.
+    chunks: Chunks,
 }
 
 /// An open unit. Any number may be open at once, each used from any thread. Dropping it aborts it.
@@ -129,7 +130,7 @@ impl Unit {
 
     fn read_block(&self, list: ListId, block_bytes: u32, block: u64, into: &mut [u8]) -> Result<()> {
         let shadow = self.lists.get(list);
-        match shadow.and_then(|shadow| shadow.blocks.get(&block)) {
+        match shadow.and_then(|shadow| shadow.blocks.get(block)) {
             Some(Shadow::Data { piece, kind, checksum }) => {
                 let stored = self.arena.get(*piece);
                 let place = Location::new(1, 0, len_u32(stored.len()), *kind);
@@ -228,9 +229,7 @@ impl Unit {
 
     fn accept(&mut self, promise: Promise) {
         self.reserved += promise.bytes;
-        if let Some(chunk) = promise.chunk {
-            self.arena.stock(chunk);
-        }
+        self.arena.stock(promise.chunks);
     }
 
     fn promise(
@@ -241,7 +240,7 @@ impl Unit {
         first: u64,
         end: u64,
     ) -> Result<Promise> {
-        let held = self.lists.get(list).map_or(0, |shadow| shadow.blocks.range(first..end).count());
+        let held = self.lists.get(list).map_or(0, |shadow| shadow.blocks.range(first, end).count());
         let wanted = (end - first - len_u64(held)).saturating_mul(block_bytes + BLOCK_CHARGE);
         let promisable = self.disk.shape.promisable();
         let mut core = self.disk.admit(core, Claim::Data)?;
@@ -263,8 +262,12 @@ impl Unit {
             }
         }
         core.reserved += wanted;
-        let chunk = if self.arena.is_empty() { core.chunks.pop() } else { None };
-        Ok(Promise { bytes: wanted, chunk })
+        let mut chunks = Chunks::new();
+        for _ in 0..self.arena.lacks(wanted) {
+            let Some(chunk) = core.chunks.pop() else { break };
+            chunks.push(chunk);
+        }
+        Ok(Promise { bytes: wanted, chunks })
     }
 
     /// `claim`: what a spill on the way may wait for.
@@ -305,7 +308,7 @@ impl Unit {
     fn shadow(&mut self, list: ListId, block: u64, stored: &[u8], kind: Kind) {
         let checksum = crc(stored);
         let blocks = &mut self.lists.of(list).blocks;
-        let piece = match blocks.get(&block) {
+        let piece = match blocks.get(block) {
             Some(Shadow::Data { piece, .. }) if piece.len() == len_u32(stored.len()) => {
                 self.arena.replace(*piece, stored);
                 *piece
@@ -331,12 +334,8 @@ impl Unit {
         let blocks_max = index(self.disk.shape.direct_blocks);
         self.has_spilled = true;
         for (list, shadow) in self.lists.iter_mut() {
-            let mut waiting: Vec<(u64, &mut Shadow)> = shadow
-                .blocks
-                .iter_mut()
-                .filter(|(_, shadow)| matches!(shadow, Shadow::Data { .. }))
-                .map(|(block, shadow)| (*block, shadow))
-                .collect();
+            let mut waiting: Vec<(u64, &mut Shadow)> =
+                shadow.blocks.iter_mut().filter(|(_, shadow)| matches!(shadow, Shadow::Data { .. })).collect();
             let mut start = 0;
             while start < waiting.len() {
                 let mut chunk = Vec::new();
@@ -359,7 +358,8 @@ impl Unit {
                 start += count;
             }
         }
-        self.arena.clear();
+        let emptied = self.arena.clear().collect();
+        self.arena.stock(emptied);
         Ok(())
     }
 
@@ -397,10 +397,10 @@ impl Unit {
 
     fn drop_blocks(&mut self, list: ListId, first: u64, end: u64) {
         let Some(shadow) = self.lists.get_mut(list) else { return };
-        let dropped: Vec<u64> = shadow.blocks.range(first..end).map(|(block, _)| *block).collect();
+        let dropped: Vec<u64> = shadow.blocks.range(first, end).map(|(block, _)| block).collect();
         let mut spilled = Vec::new();
         for block in dropped {
-            if let Some(Shadow::Spilled) = shadow.blocks.remove(&block) {
+            if let Some(Shadow::Spilled) = shadow.blocks.remove(block) {
                 spilled.push(block);
             }
         }
@@ -420,7 +420,7 @@ impl Unit {
         if within > 0 {
             // What is cut off the last block must read as zeros if the volume grows again.
             let shadow = self.lists.of(volume.list());
-            if !shadow.blocks.contains_key(&last) {
+            if !shadow.blocks.contains(last) {
                 // The commit writes that block in place of itself: nothing is promised for it, so that a volume can be made
                 // shorter on a full disk (P5).
                 let cut = shadow.cuts.entry(last).or_insert(usize::MAX);

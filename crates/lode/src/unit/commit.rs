@@ -98,10 +98,10 @@ impl Unit {
         for (list, shadow) in self.lists.iter() {
             let leaf_blocks = u64::from(disk.shape.leaf_blocks());
             let mut seen = None;
-            for block in shadow.blocks.keys() {
+            for block in shadow.blocks.numbers() {
                 let leaf = block / leaf_blocks;
                 if seen.replace(leaf) != Some(leaf) {
-                    disk.load_range(list, *block, *block + 1)?;
+                    disk.load_range(list, block, block + 1)?;
                 }
             }
         }
@@ -143,7 +143,7 @@ impl Unit {
             let Some(meta) = core.state.lists.get(&list).map(|list| &list.meta) else { continue };
             let blocks = shadow.bytes.unwrap_or(meta.bytes).div_ceil(u64::from(meta.block_bytes()));
             for (block, cut) in &shadow.cuts {
-                if *block < blocks && !shadow.blocks.contains_key(block) && !shadow.is_hole(*block) {
+                if *block < blocks && !shadow.blocks.contains(*block) && !shadow.is_hole(*block) {
                     let volume =
                         Volume::new(Arc::clone(&self.disk), list, &meta.name, meta.block_bytes(), meta.compression);
                     volumes.push((volume, *block, *cut));
@@ -182,7 +182,7 @@ impl Unit {
         let mut records = len_u64(24);
         for (_, shadow) in self.lists.iter() {
             records += 24 + 8 + 256 + 64 + len_u64(shadow.blocks.len()) * u64::from(put_bytes(1));
-            for block in shadow.blocks.values() {
+            for (_, block) in shadow.blocks.iter() {
                 if let Shadow::Data { piece, .. } = block {
                     data += piece.len().next_multiple_of(crate::types::GRANULE);
                 }
@@ -235,12 +235,12 @@ impl Unit {
             let (bytes, block_bytes) = (shadow.bytes.unwrap_or(meta.bytes), u64::from(meta.block_bytes()));
             let blocks = bytes.div_ceil(block_bytes);
             if !bytes.is_multiple_of(block_bytes)
-                && shadow.blocks.contains_key(&(bytes / block_bytes))
+                && shadow.blocks.contains(bytes / block_bytes)
                 && shadow.trimmed != Some(bytes)
             {
                 return Err(Again::Trim(list, bytes));
             }
-            if shadow.blocks.last_key_value().is_some_and(|(last, _)| *last >= blocks) {
+            if shadow.blocks.last().is_some_and(|last| last >= blocks) {
                 crate::mark("unit: conflict with a volume cut short");
                 return Err(conflict(Error::new(
                     ErrorKind::Conflict,
@@ -280,8 +280,8 @@ impl Unit {
     fn apply(&mut self, core: &mut Core, plan: &Plan) -> std::result::Result<Lsn, Again> {
         let mut olds: SmallVec<[Location; 16]> = SmallVec::new();
         for (list, shadow) in self.lists.iter() {
-            for block in shadow.blocks.keys() {
-                olds.push(core.state.place(list, *block)?);
+            for block in shadow.blocks.numbers() {
+                olds.push(core.state.place(list, block)?);
             }
         }
         let discards = self.ask(core, plan)?;
@@ -291,7 +291,7 @@ impl Unit {
         // What the discards have freed is a hole by now.
         if !discards.is_empty() {
             let blocks =
-                self.lists.iter().flat_map(|(list, shadow)| shadow.blocks.keys().map(move |block| (list, *block)));
+                self.lists.iter().flat_map(|(list, shadow)| shadow.blocks.numbers().map(move |block| (list, block)));
             for (old, (list, block)) in olds.iter_mut().zip(blocks) {
                 *old = core.state.place(list, block)?;
             }
@@ -350,9 +350,9 @@ impl Unit {
         for ((block, shadow), old) in shadow.blocks.iter().zip(olds) {
             let (place, checksum) = match shadow {
                 Shadow::Data { piece, kind, checksum } => (core.writer.place(self.arena.get(*piece), *kind), *checksum),
-                Shadow::Spilled => core.spilled[&self.id][&(list, *block)],
+                Shadow::Spilled => core.spilled[&self.id][&(list, block)],
             };
-            run.push(core, list, Placed { block: *block, place, checksum, old });
+            run.push(core, list, Placed { block, place, checksum, old });
         }
         run.end(core, list);
     }
@@ -360,10 +360,8 @@ impl Unit {
     /// Gives back what the unit held: its reservation and its listed places.
     pub(super) fn release(&mut self, core: &mut Core) {
         core.reserved -= std::mem::take(&mut self.reserved);
-        let chunk = self.arena.clear();
-        if chunk.capacity() > 0 && core.chunks.len() < SPARE_CHUNKS {
-            core.chunks.push(chunk);
-        }
+        let room = SPARE_CHUNKS.saturating_sub(core.chunks.len());
+        core.chunks.extend(self.arena.clear().take(room));
         if std::mem::take(&mut self.has_spilled)
             && let Some(spilled) = core.spilled.remove(&self.id)
         {

@@ -74,7 +74,7 @@ impl Unit {
                 for _ in 0..FOLD_STEP {
                     let Some((block, shadow)) = blocks.peek() else { break };
                     assert!(matches!(shadow, Shadow::Spilled), "a large unit has spilled all its data");
-                    match self.entry(&core, list, **block, &holes) {
+                    match self.entry(&core, list, *block, &holes) {
                         Ok(entry) => {
                             built.entries.push(entry);
                             blocks.next();

@@ -1,11 +1,15 @@
 //! What a unit changed and nobody else sees: blocks, holes, sizes.
 
+use super::blocks::Blocks;
 use crate::types::{Kind, ListId, index, len_u32};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
 /// Bytes of a chunk of an [`Arena`]: the largest block fits.
 const CHUNK: usize = 64 << 10;
+
+/// Emptied chunks.
+pub(crate) type Chunks = SmallVec<[Vec<u8>; 1]>;
 
 /// Bytes of blocks, one behind the other in chunks: a unit of many blocks asks the allocator for few things, and a small
 /// one for none, as its first chunk comes from the disk and goes back there.
@@ -14,6 +18,8 @@ pub(crate) struct Arena {
     /// The one that is being filled: number `full.len()`.
     open: Vec<u8>,
     full: Vec<Vec<u8>>,
+    /// Emptied ones, to be filled next.
+    spare: Chunks,
     /// Bytes in all of them, dead ones included.
     bytes: usize,
 }
@@ -33,15 +39,22 @@ impl Piece {
 }
 
 impl Arena {
-    /// Makes an emptied chunk the first one.
-    pub fn stock(&mut self, chunk: Vec<u8>) {
-        self.open = chunk;
+    /// How many chunks it could use for so many bytes more.
+    pub fn lacks(&self, bytes: u64) -> usize {
+        let room = self.open.capacity() - self.open.len() + self.spare.len() * CHUNK;
+        usize::try_from(bytes).unwrap_or(usize::MAX).saturating_sub(room).div_ceil(CHUNK)
+    }
+
+    /// Takes emptied chunks of other arenas.
+    pub fn stock(&mut self, chunks: Chunks) {
+        self.spare.extend(chunks);
     }
 
     /// Takes in a copy.
     pub fn push(&mut self, bytes: &[u8]) -> Piece {
         if self.open.capacity() - self.open.len() < bytes.len() {
-            let full = std::mem::replace(&mut self.open, Vec::with_capacity(CHUNK.max(bytes.len())));
+            let empty = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(CHUNK));
+            let full = std::mem::replace(&mut self.open, empty);
             if !full.is_empty() {
                 self.full.push(full);
             }
@@ -71,11 +84,14 @@ impl Arena {
         self.bytes == 0
     }
 
-    /// Forgets everything and gives back a chunk, emptied, for another arena.
-    pub fn clear(&mut self) -> Vec<u8> {
-        let mut chunk = std::mem::take(self).open;
-        chunk.clear();
-        chunk
+    /// Forgets everything and gives back the chunks, emptied, for other arenas.
+    pub fn clear(&mut self) -> impl Iterator<Item = Vec<u8>> + use<> {
+        let Arena { open, full, spare, .. } = std::mem::take(self);
+        let used = full.into_iter().chain(std::iter::once(open)).map(|mut chunk| {
+            chunk.clear();
+            chunk
+        });
+        spare.into_iter().chain(used).filter(|chunk| chunk.capacity() > 0)
     }
 }
 
@@ -130,7 +146,7 @@ pub(crate) struct ListShadow {
     pub bytes: Option<u64>,
     /// The smallest size it had on the way, in blocks: what lay behind is gone.
     pub floor: Option<u64>,
-    pub blocks: BTreeMap<u64, Shadow>,
+    pub blocks: Blocks,
     /// The size in bytes for which the last block was cut.
     pub trimmed: Option<u64>,
     /// Discarded stretches; `blocks` counts before them.

@@ -109,13 +109,9 @@ fn with_sealed_segments() -> (Arc<Tape>, Vec<Vec<Position>>, Vec<u8>) {
     disk.flush(Survive::Power).unwrap();
     write(&disk, 60, 1);
     disk.flush(Survive::Power).unwrap();
-    let mut segments: Vec<Vec<Position>> = vec![Vec::new()];
-    for (_, at, bytes) in tape.batches(start) {
-        segments.last_mut().unwrap().push(at);
-        if kind(&bytes) == FOOTER {
-            segments.push(Vec::new());
-        }
-    }
+    let segments = tape.segments(start).into_iter();
+    let mut segments: Vec<Vec<Position>> =
+        segments.map(|segment| segment.into_iter().map(|(at, _)| at).collect()).collect();
     segments.pop();
     assert!(segments.len() >= 2, "{segments:?}");
     let values = values(&disk, 61);

@@ -2,17 +2,6 @@ use crate::tape::*;
 use lode::{Survive, VolumeOptions};
 use lode_media::Position;
 
-fn segments(tape: &Tape, start: usize) -> Vec<Batches> {
-    let mut segments: Vec<Batches> = vec![Vec::new()];
-    for (_, at, bytes) in tape.batches(start) {
-        segments.last_mut().unwrap().push((at, bytes.len()));
-        if kind(&bytes) == FOOTER {
-            segments.push(Vec::new());
-        }
-    }
-    segments
-}
-
 type Batches = Vec<(Position, usize)>;
 
 fn sealed() -> (std::sync::Arc<Tape>, Vec<Batches>, Vec<u8>) {
@@ -24,7 +13,7 @@ fn sealed() -> (std::sync::Arc<Tape>, Vec<Batches>, Vec<u8>) {
         disk.flush(Survive::Power).unwrap();
     }
     let values = values(&disk, 50);
-    let segments = segments(&tape, start);
+    let segments = tape.segments(start);
     (tape.restart(), segments, values)
 }
 

@@ -133,23 +133,13 @@ fn long_log() -> (Arc<Tape>, Vec<Batches>) {
     let tape = Tape::formatted(48, 32 << 10, 512);
     let disk = open(&tape);
     let start = tape.len();
-    let segments = |tape: &Tape| {
-        let mut segments: Vec<Batches> = Vec::new();
-        for (_, at, bytes) in tape.batches(start) {
-            if at.offset == 0 {
-                segments.push(Vec::new());
-            }
-            segments.last_mut().unwrap().push((at, bytes.len()));
-        }
-        segments
-    };
     let mut n = 0;
-    while segments(&tape).len() < 4 || segments(&tape)[3].len() < 5 {
+    while tape.segments(start).len() < 4 || tape.segments(start)[3].len() < 5 {
         write(&disk, n % 100, u8::try_from(n + 1).unwrap());
         disk.flush(Survive::Power).unwrap();
         n += 1;
     }
-    let found = segments(&tape);
+    let found = tape.segments(start);
     (tape, found)
 }
 

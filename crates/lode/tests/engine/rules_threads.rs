@@ -36,6 +36,23 @@ struct Gate {
 }
 
 impl Gate {
+    /// A gate before the calls of a medium that `stops` names.
+    fn at(medium: &Watched, stops: impl Fn(&Call) -> bool + Send + Sync + 'static) -> Arc<Gate> {
+        let gate = Arc::new(Gate::default());
+        let held = Arc::clone(&gate);
+        medium.before_each(move |call| {
+            if stops(call) {
+                held.pass();
+            }
+        });
+        gate
+    }
+
+    fn at_first_append(medium: &Watched) -> Arc<Gate> {
+        let first = AtomicBool::new(true);
+        Gate::at(medium, move |call| matches!(call, Call::Append) && first.swap(false, Ordering::Relaxed))
+    }
+
     fn pass(&self) {
         let mut state = self.state.lock().unwrap();
         state.0 = true;
@@ -89,13 +106,7 @@ fn two_volumes(background: bool, write_buffer_bytes: usize) -> (Arc<Watched>, Di
 #[test]
 fn a_commit_never_waits_for_a_sync_and_a_reader_never_for_a_flush() {
     let (medium, disk, volume, other) = two_volumes(true, 1 << 20);
-    let gate = Arc::new(Gate::default());
-    let held = Arc::clone(&gate);
-    medium.before_each(move |call| {
-        if matches!(call, Call::Sync) {
-            held.pass();
-        }
-    });
+    let gate = Gate::at(&medium, |call| matches!(call, Call::Sync));
     std::thread::scope(|scope| {
         volume.write_at(0, &stamp(5000)).unwrap();
         let flushing = scope.spawn(|| disk.flush(Survive::Power).unwrap());
@@ -130,13 +141,7 @@ fn only_new_data_waits_for_room_in_the_write_buffer() {
             unit
         })
         .collect();
-    let gate = Arc::new(Gate::default());
-    let (held, first) = (Arc::clone(&gate), AtomicBool::new(true));
-    medium.before_each(move |call| {
-        if matches!(call, Call::Append) && first.swap(false, Ordering::Relaxed) {
-            held.pass();
-        }
-    });
+    let gate = Gate::at_first_append(&medium);
     std::thread::scope(|scope| {
         other.write_at(0, &stamp(1)).unwrap();
         let flushing = scope.spawn(|| disk.flush(Survive::Process).unwrap());
@@ -163,13 +168,7 @@ fn only_new_data_waits_for_room_in_the_write_buffer() {
 #[test]
 fn who_waits_for_room_holds_no_lock() {
     let (medium, disk, volume, other) = two_volumes(false, 1);
-    let gate = Arc::new(Gate::default());
-    let held = Arc::clone(&gate);
-    medium.before_each(move |call| {
-        if matches!(call, Call::Append) {
-            held.pass();
-        }
-    });
+    let gate = Gate::at(&medium, |call| matches!(call, Call::Append));
     std::thread::scope(|scope| {
         other.write_at(0, &stamp(1)).unwrap();
         let flushing = scope.spawn(|| disk.flush(Survive::Process).unwrap());
@@ -334,13 +333,7 @@ fn a_commit_that_spills_does_not_wait_for_room_in_the_write_buffer() {
     let volume = disk.create_volume("v", &options(512 * BLOCK)).unwrap();
     let mut unit = disk.begin().unwrap();
     unit.write_at(&volume, 0, &[1; 128 << 10]).unwrap();
-    let gate = Arc::new(Gate::default());
-    let (held, first) = (Arc::clone(&gate), AtomicBool::new(true));
-    medium.before_each(move |call| {
-        if matches!(call, Call::Append) && first.swap(false, Ordering::Relaxed) {
-            held.pass();
-        }
-    });
+    let gate = Gate::at_first_append(&medium);
     std::thread::scope(|scope| {
         volume.write_at(300 * BLOCK, &stamp(1)).unwrap();
         let flushing = scope.spawn(|| disk.flush(Survive::Process).unwrap());

@@ -122,6 +122,18 @@ impl Tape {
         self.appends(from).into_iter().filter(|(_, _, bytes)| matches!(kind(bytes), MAIN | FOOTER)).collect()
     }
 
+    /// The same, segment by segment: where each lies and its length.
+    pub fn segments(&self, from: usize) -> Vec<Vec<(Position, usize)>> {
+        let mut segments = vec![Vec::new()];
+        for (_, at, bytes) in self.batches(from) {
+            segments.last_mut().unwrap().push((at, bytes.len()));
+            if kind(&bytes) == FOOTER {
+                segments.push(Vec::new());
+            }
+        }
+        segments
+    }
+
     /// Where reads began since the last time it was asked.
     pub fn take_reads(&self) -> Vec<Position> {
         std::mem::take(&mut *self.reads.lock().unwrap())
