@@ -8,6 +8,7 @@
 //!
 //! One thread at a time: whoever holds `maintaining`.
 
+use crate::disk::pace::Payer;
 use crate::disk::put::{Placed, Run};
 use crate::disk::space::Claim;
 use crate::disk::{Core, Inner};
@@ -28,6 +29,11 @@ const ROUND_BYTES: u64 = 32 << 20;
 const MOVED_BATCH_MAX: u32 = 1 << 20;
 /// With less than this left, the zone of moved blocks is left as it is.
 const MOVED_MIN: u32 = 16 << 10;
+
+/// What part of a round's gain is paid out over its steps, in percent.
+const READING: u64 = 40;
+const WRITING: u64 = 30;
+const RECORDS: u64 = 30;
 
 /// Whose bytes lie at a place, as its batch says.
 #[derive(Clone, Copy)]
@@ -191,14 +197,24 @@ impl Inner {
 
     pub(crate) fn clean_round_held(&self) -> Result<bool> {
         self.fold_all();
-        let victims = {
+        let (victims, gain, available) = {
             let core = self.core.lock();
             core.alive()?;
-            core.victims(self.shape.zone_bytes)
+            let victims = core.victims(self.shape.zone_bytes);
+            // What a root must be written for is no gain yet, but takes what its survivors take.
+            let gain = |zone: &u32| match core.needs_root(*zone) {
+                true => -i64::from(core.state.zones.get(*zone).live),
+                false => i64::from(self.shape.zone_bytes) - i64::from(core.state.zones.get(*zone).live),
+            };
+            let gain = u64::try_from(victims.iter().map(gain).sum::<i64>()).unwrap_or(0);
+            (victims, gain, core.available())
         };
+        let mut payer = Payer::new(self, gain, available);
         let mut survivors = Vec::new();
         let mut cleaned = Vec::new();
-        for zone in victims {
+        for zone in &victims {
+            let zone = *zone;
+            payer.done(1, victims.len(), READING);
             let Some(owners) = self.owners(zone)? else {
                 self.set_aside(zone);
                 continue;
@@ -221,7 +237,8 @@ impl Inner {
             let places: Vec<(Location, u32)> = alive.iter().map(|owner| (owner.place, owner.checksum)).collect();
             let mut whole = true;
             let mut read = Vec::with_capacity(alive.len());
-            for (owner, stored) in alive.iter().zip(self.read_survivors(&places)) {
+            // Verified: rot must not be copied.
+            for (owner, stored) in alive.iter().zip(self.read_stored(&places)) {
                 match stored {
                     Ok(stored) => read.push((*owner, stored)),
                     Err(_) => whole = false,
@@ -235,7 +252,7 @@ impl Inner {
             cleaned.push(zone);
         }
         survivors.sort_by_key(|(owner, _)| (owner.list, owner.block));
-        self.move_survivors(&survivors)?;
+        self.move_survivors(&survivors, &mut payer)?;
         let mut core = self.core.lock();
         let mut gained = false;
         for zone in cleaned {
@@ -249,16 +266,7 @@ impl Inner {
         Ok(gained)
     }
 
-    /// Reads stored bytes, neighbours in one go, and verifies them: rot must not be copied.
-    fn read_survivors(&self, places: &[(Location, u32)]) -> Vec<std::result::Result<Vec<u8>, String>> {
-        let mut read = Vec::with_capacity(places.len());
-        for chunk in places.chunks(256) {
-            read.extend(self.read_stored(chunk));
-        }
-        read
-    }
-
-    fn move_survivors(&self, survivors: &[(Owner, Vec<u8>)]) -> Result<()> {
+    fn move_survivors(&self, survivors: &[(Owner, Vec<u8>)], payer: &mut Payer<'_>) -> Result<()> {
         let shape = self.shape;
         // Larger than a batch of the record stream may be where zones are small: less is lost on heads.
         let batch_most = shape.zone_bytes.min(MOVED_BATCH_MAX);
@@ -305,6 +313,7 @@ impl Inner {
             let body = batch.body(survivors[start..end].iter().map(|(_, stored)| &stored[..]));
             let written = self.append_side(batch.at(), &[&batch.head(), &body])?;
             self.core.lock().counters.cleaned_bytes += written;
+            payer.done(end - start, survivors.len(), WRITING);
             start = end;
         }
         if moved.is_empty() {
@@ -345,6 +354,7 @@ impl Inner {
                 }
                 run.end(core, list);
             })?;
+            payer.done(chunk.len(), moved.len(), RECORDS);
         }
         Ok(())
     }

@@ -10,7 +10,7 @@
 
 use crate::disk::options::Survive;
 use crate::disk::space::{Claim, LOW_ZONES};
-use crate::disk::{Effort, Inner};
+use crate::disk::{Core, Effort, Inner};
 use crate::error::{Error, Result};
 use crate::format::records::Record;
 use crate::planted::{self, Bug};
@@ -24,8 +24,18 @@ use std::time::Duration;
 const FRUITLESS_MAX: u32 = 32;
 /// Writing tables again takes a zone for each copy, and records of that.
 const TABLES_NEED: usize = 4;
+/// When so many dead zones wait for a root, one is written although there are others to be freed.
+const ROOTED_MANY: usize = 16;
 /// While space is not low, zones of tables may hold this part of the image in garbage.
 const GARBAGE_SHARE: u64 = 64;
+
+impl Core {
+    /// Recovery may read this zone of records, until a root says that it need not.
+    pub(crate) fn needs_root(&self, number: u32) -> bool {
+        let zone = self.state.zones.get(number);
+        self.rooted.segments.contains(&number) || (zone.holds == Holds::Main && zone.records_end > self.rooted.replay)
+    }
+}
 
 impl Inner {
     /// Frees zones that are dead for good. `push`: flushes and checkpoints for it. True: zones became free.
@@ -42,10 +52,11 @@ impl Inner {
                 self.flush_to(target, Survive::Power)?;
             }
             gained |= self.collect_freed();
-            if gained || !push || round == 1 {
+            let many = waiting_root >= ROOTED_MANY;
+            if gained && !many || !push || round == 1 {
                 break;
             }
-            if waiting_root {
+            if waiting_root > 0 {
                 crate::mark("space: checkpoint forced");
                 let before = self.core.lock().writer.lsn;
                 self.checkpoint_to(before, false)?;
@@ -60,9 +71,9 @@ impl Inner {
     }
 
     /// Writes ZoneFreed for what may be freed now. Tells whether there was some, and what the rest waits for.
-    fn free_dead_once(&self) -> Result<(bool, bool, bool)> {
+    fn free_dead_once(&self) -> Result<(bool, bool, usize)> {
         let mut ready = Vec::new();
-        let (mut waiting_flush, mut waiting_root) = (false, false);
+        let (mut waiting_flush, mut waiting_root) = (false, 0);
         {
             let core = self.core.lock();
             core.alive()?;
@@ -77,18 +88,15 @@ impl Inner {
                         let early = planted::is(Bug::EraseTooEarly);
                         if zone.last_freed >= core.writer.durable_lsn && !early {
                             waiting_flush = true;
-                        } else if (core.rooted.segments.contains(&number)
-                            || (zone.holds == Holds::Main && zone.records_end > core.rooted.replay))
-                            && !early
-                        {
-                            waiting_root = true;
+                        } else if core.needs_root(number) && !early {
+                            waiting_root += 1;
                         } else {
                             ready.push((number, zone.segment));
                         }
                     }
                     Holds::TableA | Holds::TableB if !tables.contains_key(&number) => {
                         if core.rooted.tables.contains_key(&number) {
-                            waiting_root = true;
+                            waiting_root += 1;
                         } else {
                             ready.push((number, zone.segment));
                         }
@@ -163,7 +171,11 @@ impl Inner {
         if waiting > 0 || low {
             did |= self.free_dead(false)?;
         }
-        if low && self.is_worth_it() {
+        let clean = low && self.is_worth_it();
+        if !clean {
+            self.rest_pacing(low);
+        }
+        if clean {
             self.clean_round_held()?;
             self.free_dead(true)?;
             did = true;

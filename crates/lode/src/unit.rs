@@ -243,7 +243,7 @@ impl Unit {
         let held = self.lists.get(list).map_or(0, |shadow| shadow.blocks.range(first, end).count());
         let wanted = (end - first - len_u64(held)).saturating_mul(block_bytes + BLOCK_CHARGE);
         let promisable = self.disk.shape.promisable();
-        let mut core = self.disk.admit(core, Claim::Data)?;
+        let mut core = self.disk.admit(self.disk.pace(core), Claim::Data)?;
         if core.promised().saturating_add(wanted) > promisable {
             // A simple operation gives back what it overwrites; only what it needs beyond that must be free.
             let mut freed = 0;

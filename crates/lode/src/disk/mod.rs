@@ -11,10 +11,12 @@ pub(crate) mod flush;
 pub(crate) mod load;
 pub(crate) mod open;
 pub(crate) mod options;
+pub(crate) mod pace;
 pub(crate) mod put;
 pub(crate) mod read;
 mod recount;
 pub(crate) mod space;
+mod stored;
 pub(crate) mod volumes;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -88,6 +90,8 @@ pub(crate) struct Core {
     /// The newest failure of the keeper, for reports.
     pub keeper_error: Option<Error>,
     pub effort: Effort,
+    /// What users may bring in while space is low; `None`: as much as they like.
+    pub credit: Option<pace::Credit>,
     /// How often the keeper went through all it does while space was low (bounded waiting, R28).
     pub rounds: u64,
     /// Emptied memory of ended units, for new ones.

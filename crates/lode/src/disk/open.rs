@@ -308,6 +308,7 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         rooted: Rooted::default(),
         counters: Counters { replayed, ..Counters::default() },
         effort: Effort::default(),
+        credit: None,
         rounds: 0,
         freeing: Vec::new(),
         keeper_error: None,

@@ -78,6 +78,9 @@ impl Inner {
         change: impl FnOnce(&mut Core) -> T,
     ) -> Result<T> {
         let mut core = self.writable()?;
+        if claim == Claim::Data {
+            core = self.pace(core);
+        }
         loop {
             core.alive()?;
             if claim == Claim::Data {
@@ -89,7 +92,7 @@ impl Inner {
                 Ok(()) => {
                     core.note_zones();
                     if claim != Claim::Keeper {
-                        core.effort.taken += u64::from(data) + u64::from(records);
+                        self.charge(&mut core, u64::from(data) + u64::from(records));
                     }
                     core.state.fold_some(FOLD_ALONG);
                     let done = change(&mut core);

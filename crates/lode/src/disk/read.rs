@@ -219,28 +219,6 @@ impl Inner {
         }
         Ok(())
     }
-
-    /// The stored bytes of places on the medium, verified. For the cleaner and the scrub: an error for each that is damaged.
-    pub fn read_stored(&self, places: &[(Location, u32)]) -> Vec<std::result::Result<Vec<u8>, String>> {
-        let mut buffers: Vec<Vec<u8>> = places.iter().map(|(place, _)| vec![0; index(place.stored())]).collect();
-        let mut requests: Vec<ReadRequest<'_>> = places
-            .iter()
-            .zip(&mut buffers)
-            .map(|((place, _), buffer)| ReadRequest {
-                at: Position { zone: ZoneId(place.zone()), offset: place.offset() },
-                into: buffer,
-                result: Ok(()),
-            })
-            .collect();
-        self.medium.read_many(&mut requests);
-        let results: Vec<_> = requests.into_iter().map(|request| request.result).collect();
-        let checked = places.iter().zip(buffers).zip(results).map(|(((_, checksum), bytes), result)| match result {
-            Err(error) => Err(error.to_string()),
-            Ok(()) if crc(&bytes) != *checksum => Err("its checksum does not match".to_owned()),
-            Ok(()) => Ok(bytes),
-        });
-        checked.collect()
-    }
 }
 
 fn is_whole(place: Location, block_bytes: u32) -> bool {

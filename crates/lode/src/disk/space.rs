@@ -10,7 +10,7 @@ use parking_lot::MutexGuard;
 use std::time::Duration;
 
 /// The keeper cleans when fewer zones than this, beyond the reserve, are free.
-pub(crate) const LOW_ZONES: usize = 4;
+pub(crate) const LOW_ZONES: usize = 10;
 /// So many fruitless attempts in a row, and a waiting writer gets `Full` instead of waiting for ever.
 const HOPELESS: u32 = 64;
 
