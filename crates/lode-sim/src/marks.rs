@@ -75,6 +75,7 @@ pub const ELSEWHERE: &[(&str, &str)] = &[
     ("space: freed zones flushed for", "only two of many thousand fault runs spend all zones but those being freed"),
     ("space: keeper makes do with fewer zones", "the reserve is larger than what the keeper takes in one step"),
     ("space: reserve drawn on", "a promise is refused before: only zones set aside bring the cleaner that far"),
+    ("space: root written in the middle of a checkpoint", "the reserve is larger than what one checkpoint takes"),
     ("space: zone for tables freed on demand", "the reserve is larger than what one checkpoint takes"),
     (
         "unit: a block of a large commit changed while it was prepared",

@@ -96,6 +96,7 @@ impl State {
         if let Some(meta) = self.meta_mut(key) {
             meta.lsn = lsn;
         }
+        self.taken += 1;
         Next::Taken(Taken { key, before, pages })
     }
 
@@ -164,6 +165,7 @@ impl State {
     }
 
     fn install(&mut self, encoded: &Encoded, object: ObjectRef) {
+        self.taken -= 1;
         let slots_per_page = self.shape.slots_per_page;
         let Some(meta) = self.meta_mut(encoded.key) else { return };
         if encoded.image {
@@ -184,6 +186,7 @@ impl State {
     /// The section could not be written: it lacks again what it lacked before, and since its leaves have forgotten what
     /// changed, it must be written whole (I3). A root must not pass over it.
     fn give_back(&mut self, key: SectionKey, before: Before) {
+        self.taken -= 1;
         let (lsn, Some(since)) = before else { return }; // It lacked nothing.
         let Some(meta) = self.meta_mut(key) else { return };
         meta.lsn = lsn;
@@ -234,21 +237,19 @@ impl State {
 }
 
 impl Inner {
-    /// Makes sure that both table streams have room for `data` bytes, going on in other zones if not.
+    /// Makes sure that both table streams have room for `data` bytes, going on in other zones if not. Nothing that is to be
+    /// written may be taken yet: when zones are lacking, a root is written, which must not pass over it.
     fn table_room(&self, data: u32) -> Result<()> {
         for holds in [Holds::TableA, Holds::TableB] {
-            let side = |core: &mut crate::disk::Core| {
-                if holds == Holds::TableA {
-                    core.table_a.fits(&self.shape, data, 0)
-                } else {
-                    core.table_b.fits(&self.shape, data, 0)
-                }
-            };
-            if side(&mut self.core.lock()) {
+            if self.fits_in(holds, data) {
                 continue;
             }
+            let spare = self.core.lock().spare_zones();
+            if spare == 0 {
+                self.write_directory(true)?;
+            }
             self.open_side(holds)?;
-            if !side(&mut self.core.lock()) {
+            if !self.fits_in(holds, data) {
                 return Err(Error::new(
                     crate::ErrorKind::Unsupported,
                     format!("tables of {data} bytes do not fit in a zone of {} bytes", self.shape.zone_bytes),
@@ -258,9 +259,15 @@ impl Inner {
         Ok(())
     }
 
+    fn fits_in(&self, holds: Holds, data: u32) -> bool {
+        let core = self.core.lock();
+        let side = if holds == Holds::TableA { &core.table_a } else { &core.table_b };
+        side.fits(&self.shape, data, 0)
+    }
+
     /// Goes on with a side stream in another zone. The record of that enters the stream before anything refers to it.
     pub(crate) fn open_side(&self, holds: Holds) -> Result<()> {
-        let zone = self.zone_for_side()?;
+        let zone = self.zone_for_side(holds)?;
         self.erase_zone(zone).inspect_err(|error| self.core.lock().latch(error))?;
         self.with_room(0, 64, Claim::Keeper, |core| {
             let segment = core.writer.next_segment();
@@ -280,28 +287,44 @@ impl Inner {
     }
 
     /// A zone out of the reserve, for the cleaner and the tables.
-    fn zone_for_side(&self) -> Result<u32> {
+    fn zone_for_side(&self, holds: Holds) -> Result<u32> {
         let mut core = self.core.lock();
         core.alive()?;
-        if let Some(zone) = core.take_zone() {
+        if let Some(zone) = core.take_spare_zone() {
             return Ok(zone);
         }
         drop(core);
-        crate::mark("space: zone for tables freed on demand");
-        self.free_dead(true)?;
+        if holds == Holds::Moved {
+            self.free_dead(true)?;
+        } else {
+            crate::mark("space: zone for tables freed on demand");
+            self.free_dead_within()?;
+        }
         let mut core = self.core.lock();
-        core.take_zone().ok_or_else(|| self.full(&core, 0))
+        core.take_spare_zone().ok_or_else(|| self.full(&core, 0))
     }
 
-    /// Writes objects to both table streams. Gives back where they lie, in order.
-    fn write_objects(&self, objects: &[(&[u8], u32)]) -> Result<Vec<ObjectRef>> {
+    /// As `free_dead`, in the middle of a checkpoint: only what is written already can be made to count.
+    fn free_dead_within(&self) -> Result<()> {
+        if self.free_dead_by_flush()? || !self.core.lock().state.directory.dirty.is_empty() {
+            return Ok(());
+        }
+        crate::mark("space: root written in the middle of a checkpoint");
+        self.sync_and_root(false)?;
+        self.free_dead_by_flush().map(drop)
+    }
+
+    /// Writes objects to both table streams. Gives back where they lie, in order; or how much room they lack.
+    fn write_objects(&self, objects: &[(&[u8], u32)]) -> Result<std::result::Result<Vec<ObjectRef>, u32>> {
         let mut offsets = Vec::new();
         let mut data = 0;
         for (bytes, _) in objects {
             offsets.push(data);
             data += len_u32(bytes.len()).next_multiple_of(GRANULE);
         }
-        self.table_room(data)?;
+        if !self.fits_in(Holds::TableA, data) || !self.fits_in(Holds::TableB, data) {
+            return Ok(Err(data));
+        }
         let [a, b] = {
             let mut core = self.core.lock();
             let core = &mut *core;
@@ -322,7 +345,7 @@ impl Inner {
             bytes: len_u32(bytes.len()),
             checksum: *checksum,
         });
-        Ok(refs.collect())
+        Ok(Ok(refs.collect()))
     }
 
     /// Appends a batch of a side stream. Gives back its bytes.
@@ -339,11 +362,15 @@ impl Inner {
     /// Writes every section that lacks a record below `before`. True: some were written.
     fn write_sections(&self, before: Lsn) -> Result<bool> {
         let mut wrote = false;
+        let gather = GATHER_BYTES.min(index(self.shape.zone_bytes / 8));
+        let mut room = len_u32(gather);
         loop {
+            if !self.core.lock().state.lacks(before) {
+                return Ok(wrote);
+            }
+            self.table_room(room)?;
             let mut gathered: Vec<Encoded> = Vec::new();
-            while gathered.iter().map(|encoded| encoded.bytes.len()).sum::<usize>()
-                < GATHER_BYTES.min(index(self.shape.zone_bytes / 8))
-            {
+            while gathered.iter().map(|encoded| encoded.bytes.len()).sum::<usize>() < gather {
                 match self.next_section(before, None) {
                     Ok(Some(encoded)) => gathered.push(encoded),
                     Ok(None) => break,
@@ -356,10 +383,7 @@ impl Inner {
                     }
                 }
             }
-            if gathered.is_empty() {
-                return Ok(wrote);
-            }
-            self.write_encoded(&gathered)?;
+            room = self.write_encoded(&gathered)?.unwrap_or(len_u32(gather));
             wrote = true;
         }
     }
@@ -386,7 +410,8 @@ impl Inner {
         }
     }
 
-    fn write_encoded(&self, gathered: &[Encoded]) -> Result<()> {
+    /// Writes sections. What finds no room is given back; then it says how much room that lacks.
+    fn write_encoded(&self, gathered: &[Encoded]) -> Result<Option<u32>> {
         // One batch for all, unless a single one is nearly a zone.
         let mut start = 0;
         while start < gathered.len() {
@@ -398,40 +423,48 @@ impl Inner {
             }
             let objects: Vec<(&[u8], u32)> =
                 gathered[start..end].iter().map(|encoded| (&encoded.bytes[..], encoded.checksum)).collect();
-            let refs = self.write_objects(&objects).inspect_err(|_| {
+            let written = self.write_objects(&objects);
+            let mut core = self.core.lock();
+            let Ok(Ok(refs)) = written else {
                 crate::mark("checkpoint: sections given back");
-                let mut core = self.core.lock();
                 for encoded in &gathered[start..] {
                     core.state.give_back(encoded.key, encoded.before);
                 }
-            })?;
-            let mut core = self.core.lock();
+                return written.map(std::result::Result::err);
+            };
             for (encoded, object) in gathered[start..end].iter().zip(refs) {
                 core.state.install(encoded, object);
             }
             start = end;
         }
-        Ok(())
+        Ok(None)
     }
 
-    fn write_directory(&self) -> Result<()> {
+    /// Writes the pages of the directory that have changed; `within`: only as far as there is room.
+    fn write_directory(&self, within: bool) -> Result<()> {
         loop {
-            let page = {
+            let (number, (bytes, checksum)) = {
                 let mut core = self.core.lock();
                 let Some(number) = core.state.directory.dirty.pop_first() else { return Ok(()) };
                 (number, core.state.encode_directory_page(number))
             };
-            let (number, (bytes, checksum)) = page;
-            let written = self.write_objects(&[(&bytes, checksum)]).inspect_err(|_| {
-                self.core.lock().state.directory.dirty.insert(number);
-            });
-            let object = written?.remove(0);
+            let written = self.write_objects(&[(&bytes, checksum)]);
             let mut core = self.core.lock();
+            let Ok(Ok(mut refs)) = written else {
+                core.state.directory.dirty.insert(number);
+                drop(core);
+                match written? {
+                    Err(_) if within => return Ok(()),
+                    Err(room) => self.table_room(room)?,
+                    Ok(_) => {}
+                }
+                continue;
+            };
             let pages = &mut core.state.directory.pages;
             if pages.len() <= index(number) {
                 pages.resize(index(number) + 1, ObjectRef::default());
             }
-            pages[index(number)] = object;
+            pages[index(number)] = refs.remove(0);
         }
     }
 
@@ -445,6 +478,11 @@ impl Inner {
                 parking_lot::MutexGuard::bump(&mut core);
             }
             let core = &mut *core;
+            assert!(
+                core.state.taken == 0,
+                "I3: a root passes over {} sections that are being written",
+                core.state.taken
+            );
             let (durable, durable_lsn) = (core.writer.durable, core.writer.durable_lsn);
             let replay = core.state.replay_from().map_or(durable_lsn, |dirty| dirty.min(durable_lsn));
             if core.state.dirty.is_empty() {
@@ -510,7 +548,11 @@ impl Inner {
     /// Writes sections, directory and root, so that replay begins no earlier than `before`.
     pub(crate) fn checkpoint_to(&self, before: Lsn, clean: bool) -> Result<()> {
         self.write_sections(before)?;
-        self.write_directory()?;
+        self.write_directory(false)?;
+        self.sync_and_root(clean)
+    }
+
+    fn sync_and_root(&self, clean: bool) -> Result<()> {
         let target = self.core.lock().writer.lsn;
         self.flush_to(target, Survive::Process)?;
         self.sync_all()?;
@@ -528,17 +570,18 @@ impl Inner {
                 break;
             }
             self.write_sections(Lsn(u64::MAX))?;
-            self.write_directory()?;
+            self.write_directory(false)?;
         }
         self.checkpoint_to(Lsn(0), clean)
     }
 
     /// Writes a section's image anew, so that the zone that holds parts of it can be freed.
     pub(crate) fn rewrite_section(&self, key: SectionKey) -> Result<()> {
-        match self.next_section(Lsn(0), Some(key))? {
-            Some(encoded) => self.write_encoded(&[encoded]),
-            None => Ok(()),
+        while let Some(encoded) = self.next_section(Lsn(0), Some(key))? {
+            let Some(room) = self.write_encoded(&[encoded])? else { break };
+            self.table_room(room)?;
         }
+        Ok(())
     }
 }
 

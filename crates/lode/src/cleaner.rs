@@ -67,6 +67,9 @@ impl Core {
             if zone.open || !matches!(zone.holds, Holds::Main | Holds::Moved) || self.verified.contains(&number) {
                 continue;
             }
+            if zone.holds == Holds::Main && zone.records_end > self.writer.appended_lsn {
+                continue; // Sealed, and not all of it is on the medium yet.
+            }
             let live = zone.live + zone.shadow;
             if live == 0 {
                 dead.push(number);

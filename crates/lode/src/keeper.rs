@@ -44,12 +44,8 @@ impl Inner {
         for round in 0..2 {
             let (freed, waiting_flush, waiting_root) = self.free_dead_once()?;
             gained |= freed;
-            let (target, waiting) = {
-                let core = self.core.lock();
-                (core.writer.lsn, !core.freeing.is_empty())
-            };
-            if push && waiting {
-                self.flush_to(target, Survive::Power)?;
+            if push {
+                self.flush_freed()?;
             }
             gained |= self.collect_freed();
             let many = waiting_root >= ROOTED_MANY;
@@ -68,6 +64,22 @@ impl Inner {
             }
         }
         Ok(gained)
+    }
+
+    /// As far as a flush makes it so. True: zones became free.
+    pub(crate) fn free_dead_by_flush(&self) -> Result<bool> {
+        self.free_dead_once()?;
+        self.flush_freed()?;
+        Ok(self.collect_freed())
+    }
+
+    /// What was freed is so durably.
+    fn flush_freed(&self) -> Result<()> {
+        let (target, waiting) = {
+            let core = self.core.lock();
+            (core.writer.lsn, !core.freeing.is_empty())
+        };
+        if waiting { self.flush_to(target, Survive::Power) } else { Ok(()) }
     }
 
     /// Writes ZoneFreed for what may be freed now. Tells whether there was some, and what the rest waits for.

@@ -63,6 +63,8 @@ pub(crate) struct State {
     pub list_pages: BTreeMap<u32, SectionMeta>,
     pub zone_pages: Vec<SectionMeta>,
     pub dirty: BTreeSet<(Lsn, SectionKey)>,
+    /// Sections that are being written: they are not dirty any more, and no root may be written before they are there.
+    pub taken: usize,
     pub directory: Directory,
     /// Deleted lists whose blocks are not all freed yet.
     pub draining: BTreeSet<ListId>,
@@ -87,6 +89,7 @@ impl State {
             list_pages: BTreeMap::new(),
             zone_pages: vec![SectionMeta::default(); index(shape.zones.div_ceil(shape.zones_per_page))],
             dirty: BTreeSet::new(),
+            taken: 0,
             directory: Directory::default(),
             draining: BTreeSet::new(),
             orphans: BTreeMap::new(),
@@ -507,6 +510,11 @@ impl State {
             .sum();
         let zones = self.zones.all.capacity() * size_of::<crate::zones::Zone>();
         u64::try_from(sections + zones).expect("memory fits in 64 bits")
+    }
+
+    /// Whether a section lacks a record below `before`.
+    pub fn lacks(&self, before: Lsn) -> bool {
+        self.replay_from().is_some_and(|dirty| dirty < before)
     }
 
     /// The first record that the written sections do not include: replay begins there.

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// The keeper cleans when fewer zones than this, beyond the reserve, are free.
 pub(crate) const LOW_ZONES: usize = 10;
+/// So many must be ready before a segment is opened: it and the two that it announces (R11).
+const READY_ZONES: usize = 3;
 /// So many fruitless attempts in a row, and a waiting writer gets `Full` instead of waiting for ever.
 const HOPELESS: u32 = 64;
 
@@ -23,6 +25,16 @@ impl Core {
     /// Takes a free zone. The caller erases it.
     pub fn take_zone(&mut self) -> Option<u32> {
         self.free.pop_first()
+    }
+
+    /// As `take_zone`, for the keeper: at the worst one of those that are ready and not announced yet (R11).
+    pub fn take_spare_zone(&mut self) -> Option<u32> {
+        self.take_zone().or_else(|| (self.writer.ready.len() > READY_ZONES).then(|| self.writer.ready.pop_back())?)
+    }
+
+    /// How many there are for the keeper.
+    pub fn spare_zones(&self) -> usize {
+        self.free.len() + self.writer.ready.len().saturating_sub(READY_ZONES)
     }
 }
 
@@ -49,7 +61,7 @@ impl Claim {
     /// So many zones must be ready before a segment is opened: it and the two that it announces (R11). The keeper makes do
     /// with fewer when there are no more: it is about to free some.
     pub fn ready_min(self, available: usize) -> usize {
-        if self == Claim::Keeper { available.clamp(1, 3) } else { 3 }
+        if self == Claim::Keeper { available.clamp(1, READY_ZONES) } else { READY_ZONES }
     }
 
     fn patience(self) -> u32 {

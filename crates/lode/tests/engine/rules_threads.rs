@@ -164,6 +164,27 @@ fn only_new_data_waits_for_room_in_the_write_buffer() {
     assert_eq!((stamp_of(&other, 0), stamp_of(&other, 1)), (1, 2));
 }
 
+/// R26: the cleaner finds out what a zone holds from the medium; a zone that is full and still on its way there is none of
+/// its business, or it would be taken for damaged and set aside.
+#[test]
+fn a_zone_that_is_still_to_be_appended_is_not_cleaned() {
+    let medium = Watched::disk(96, 64 << 10, 512);
+    let disk = Disk::open(medium.clone(), &OpenOptions { background: true, ..uncached() }).unwrap();
+    let volume = disk.create_volume("v", &options(64 * BLOCK)).unwrap();
+    disk.flush(Survive::Power).unwrap();
+    let gate = Gate::at(&medium, |call| matches!(call, Call::Append));
+    // Some zones full of blocks of which none lives.
+    for step in 0..512 {
+        volume.write_at(step % 64 * BLOCK, &stamp(step + 1)).unwrap();
+    }
+    gate.wait_for_somebody();
+    while_held_up(&gate, || {
+        disk.clean().unwrap();
+        assert_eq!(disk.info().unwrap().zones_aside, 0);
+    });
+    assert_eq!(stamp_of(&volume, 63), 512);
+}
+
 /// R29: nobody who waits holds the lock. While one waits for room in the write buffer, another reads and asks.
 #[test]
 fn who_waits_for_room_holds_no_lock() {
