@@ -104,7 +104,12 @@ impl Disk {
                                 .lists
                                 .get(&list)
                                 .map_or_else(|| format!("list {}", list.0), |list| list.meta.name.clone());
-                            report.damaged.push(Damage { volume, block: *block, place: format!("{place:?}"), problem });
+                            report.damaged.push(Damage {
+                                volume,
+                                block: *block,
+                                place: format!("{place:?}"),
+                                problem: problem.to_string(),
+                            });
                         }
                     }
                     progress(report.bytes.min(total), total);

@@ -58,6 +58,7 @@ pub use marks::marks;
 pub use check::{CheckReport, Damage, ScrubReport};
 pub use disk::open::Disk;
 pub use disk::options::{Counters, DiskInfo, FormatOptions, OpenOptions, Survive, VolumeInfo, VolumeOptions};
+pub use disk::outcomes::UnitStatus;
 pub use error::{Error, ErrorKind, Result};
 pub use format::{describe, records::Compression};
 pub use inspect::{BatchView, SegmentView};

@@ -61,6 +61,7 @@ pub struct Unit {
     ended: Option<Spilled>,
     /// It is a simple operation that is too long for one batch.
     simple: bool,
+    committed: bool,
 }
 
 impl Unit {
@@ -75,6 +76,7 @@ impl Unit {
         let id = disk.new_unit();
         Unit {
             simple: false,
+            committed: false,
             ended: None,
             disk,
             id,
@@ -176,6 +178,7 @@ impl Unit {
                 .disk
                 .read_stored(&[(place, checksum)])
                 .remove(0)
+                .map_err(|problem| problem.to_string())
                 .and_then(|stored| unpack(&stored, place, checksum, into));
             let Err(problem) = read else { return Ok(()) };
             if find(&self.disk.core.lock()) == Some((place, checksum)) {
@@ -464,9 +467,11 @@ impl Unit {
 
 impl Drop for Unit {
     fn drop(&mut self) {
-        if self.reserved > 0 || self.has_spilled {
+        if !self.committed {
             let disk = Arc::clone(&self.disk);
-            self.release(&mut disk.core.lock());
+            let mut core = disk.core.lock();
+            core.outcomes.note(self.id, None);
+            self.release(&mut core);
         }
     }
 }

@@ -8,6 +8,7 @@
 mod bytes;
 mod clean;
 mod commit;
+mod compress;
 mod fill;
 mod memory;
 mod nbd;
@@ -30,7 +31,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 /// The benches, in the order in which all of them run.
-pub const NAMES: [&str; 14] = [
+pub const NAMES: [&str; 15] = [
     "fill",
     "commit1",
     "commit1x4",
@@ -44,6 +45,7 @@ pub const NAMES: [&str; 14] = [
     "clean",
     "bytes",
     "stall",
+    "compress",
     "nbd",
 ];
 
@@ -82,6 +84,7 @@ pub fn run(name: &str, settings: &Settings) -> Result<Report> {
         "clean" => clean::run(settings),
         "bytes" => bytes::run(settings),
         "stall" => stall::run(settings),
+        "compress" => compress::run(settings),
         "nbd" => nbd::run(settings),
         _ => Err(Failure::usage(format!("bench: expected one of {}, found {name:?}", NAMES.join(", ")))),
     }

@@ -11,6 +11,7 @@ pub(crate) mod flush;
 pub(crate) mod load;
 pub(crate) mod open;
 pub(crate) mod options;
+pub(crate) mod outcomes;
 pub(crate) mod pace;
 pub(crate) mod put;
 pub(crate) mod read;
@@ -94,6 +95,7 @@ pub(crate) struct Core {
     pub credit: Option<pace::Credit>,
     /// How often the keeper went through all it does while space was low (bounded waiting, R28).
     pub rounds: u64,
+    pub outcomes: outcomes::Outcomes,
     /// Emptied memory of ended units, for new ones.
     pub chunks: Vec<Vec<u8>>,
     /// Operations that gather leaves: none is dropped meanwhile.
@@ -123,6 +125,8 @@ pub(crate) struct Inner {
     pub large: Mutex<()>,
     pub cache: Option<read::Cache>,
     pub next_unit: AtomicU64,
+    /// The number before that of the first unit of this opening.
+    pub first_unit: u64,
 }
 
 impl Inner {

@@ -6,6 +6,7 @@
 
 use super::options::Survive;
 use super::options::{Counters, DiskInfo, FormatOptions, OpenOptions, VolumeInfo, VolumeOptions};
+use super::outcomes::UnitStatus;
 use super::space::Claim;
 use super::{Core, Effort, Inner, Rooted, read};
 use crate::error::{Error, ErrorKind, Result};
@@ -191,6 +192,11 @@ impl Disk {
         Ok(Unit::new(Arc::clone(&self.inner)))
     }
 
+    /// What became of a unit: exact, or `Forgotten`. `NotFound`: there has never been such a unit.
+    pub fn unit_status(&self, unit: UnitId) -> Result<UnitStatus> {
+        self.inner.unit_status(unit)
+    }
+
     /// The position behind the last change.
     pub fn position(&self) -> Lsn {
         super::position(&self.inner.core.lock())
@@ -314,6 +320,7 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         keeper_error: None,
         loading: 0,
         trim: crate::disk::load::Trim::new(),
+        outcomes: crate::disk::outcomes::Outcomes::new(),
         chunks: Vec::new(),
         stop: false,
         state,
@@ -342,7 +349,8 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         keeper: Condvar::new(),
         maintaining: Mutex::new(()),
         large: Mutex::new(()),
-        next_unit: AtomicU64::new(UnitId(epoch << 40).0 + 1),
+        next_unit: AtomicU64::new((epoch << 40) + 1),
+        first_unit: epoch << 40,
         options,
     }
 }

@@ -4,6 +4,7 @@
 //! the medium. On a mismatch the places are looked up again: if any has changed, the read starts over whole; a
 //! mismatch at an unchanged place is damage.
 
+use super::stored::Unread;
 use super::{Core, Inner};
 use crate::error::{Error, Result};
 use crate::format::crc;
@@ -147,6 +148,7 @@ impl Inner {
         self.fetch_from_medium(list, block_bytes, first, &missing, into)
     }
 
+    /// Blocks that are stored as they are come into where they belong, neighbours in one go; others by way of memory.
     fn fetch_from_medium(
         &self,
         list: ListId,
@@ -155,69 +157,69 @@ impl Inner {
         missing: &[(usize, Location, u32)],
         into: &mut [u8],
     ) -> Result<()> {
-        // Neighbours that are stored whole, one behind the other, are read in one go into where they belong.
+        let (whole, packed): (Vec<_>, Vec<_>) =
+            missing.iter().copied().partition(|(_, place, _)| is_whole(*place, block_bytes));
+        let damaged_by = |n: usize, place: Location, problem: Unread| match problem {
+            Unread::Medium(error) => {
+                Error::media(format!("reading list {} block {} at {place:?}", list.0, first + len_u64(n)), error)
+            }
+            Unread::Checksum => damaged(list, first + len_u64(n), place, &problem.to_string()),
+        };
+        let results = self.fetch_whole(&whole, block_bytes, into);
+        for ((n, place, checksum), result) in whole.iter().zip(results) {
+            let into = &into[n * index(block_bytes)..(n + 1) * index(block_bytes)];
+            result.map_err(|error| damaged_by(*n, *place, Unread::Medium(error)))?;
+            if crc(into) != *checksum && !planted::is(Bug::ReadUnchecked) {
+                return Err(damaged_by(*n, *place, Unread::Checksum));
+            }
+        }
+        let places: Vec<(Location, u32)> = packed.iter().map(|(_, place, checksum)| (*place, *checksum)).collect();
+        for ((n, place, _), stored) in packed.iter().zip(self.read_stored(&places)) {
+            let stored = stored.map_err(|problem| damaged_by(*n, *place, problem))?;
+            let into = &mut into[n * index(block_bytes)..(n + 1) * index(block_bytes)];
+            unpack_unchecked(&stored, *place, into)
+                .map_err(|problem| damaged(list, first + len_u64(*n), *place, &problem))?;
+        }
+        if let Some(cache) = &self.cache {
+            for (n, place, checksum) in missing {
+                let bytes = Arc::from(&into[n * index(block_bytes)..(n + 1) * index(block_bytes)]);
+                cache.insert(place.0, CachedBlock { checksum: *checksum, bytes });
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a result for each.
+    fn fetch_whole(
+        &self,
+        whole: &[(usize, Location, u32)],
+        block_bytes: u32,
+        into: &mut [u8],
+    ) -> Vec<lode_media::Result<()>> {
         let mut runs: Vec<(usize, usize)> = Vec::new();
-        for (at, (n, place, _)) in missing.iter().enumerate() {
+        for (at, (n, place, _)) in whole.iter().enumerate() {
             let joins = at > 0 && {
-                let (before_n, before, _) = missing[at - 1];
-                before_n + 1 == *n
-                    && is_whole(before, block_bytes)
-                    && is_whole(*place, block_bytes)
-                    && before.step(1) == *place
-                    && before.zone() == place.zone()
+                let (before_n, before, _) = whole[at - 1];
+                before_n + 1 == *n && before.step(1) == *place && before.zone() == place.zone()
             };
             match runs.last_mut() {
                 Some(run) if joins => run.1 += 1,
                 _ => runs.push((at, 1)),
             }
         }
-        let mut compressed: Vec<Vec<u8>> = Vec::new();
-        for (at, _) in &runs {
-            let place = missing[*at].1;
-            compressed.push(if is_whole(place, block_bytes) { Vec::new() } else { vec![0; index(place.stored())] });
-        }
         let mut requests = Vec::with_capacity(runs.len());
-        let mut rest = &mut *into;
-        let mut skipped = 0;
-        for ((at, count), side) in runs.iter().zip(&mut compressed) {
-            let (n, place, _) = missing[*at];
-            let position = Position { zone: ZoneId(place.zone()), offset: place.offset() };
-            let into = if side.is_empty() {
-                let (_, from) = std::mem::take(&mut rest).split_at_mut((n - skipped) * index(block_bytes));
-                let (mine, behind) = from.split_at_mut(count * index(block_bytes));
-                rest = behind;
-                skipped = n + count;
-                mine
-            } else {
-                &mut side[..]
-            };
-            requests.push(ReadRequest { at: position, into, result: Ok(()) });
+        let (mut rest, mut skipped) = (into, 0);
+        for (at, count) in &runs {
+            let (n, place, _) = whole[*at];
+            let (_, from) = rest.split_at_mut((n - skipped) * index(block_bytes));
+            let (mine, behind) = from.split_at_mut(count * index(block_bytes));
+            (rest, skipped) = (behind, n + count);
+            let at = Position { zone: ZoneId(place.zone()), offset: place.offset() };
+            requests.push(ReadRequest { at, into: mine, result: Ok(()) });
         }
         self.medium.read_many(&mut requests);
-        let results: Vec<_> = requests.into_iter().map(|request| request.result).collect();
-        for (((at, count), side), result) in runs.iter().zip(&compressed).zip(results) {
-            for (n, place, checksum) in &missing[*at..at + count] {
-                let block = first + len_u64(*n);
-                if let Err(error) = &result {
-                    return Err(Error::media(
-                        format!("reading list {} block {block} at {place:?}", list.0),
-                        error.clone(),
-                    ));
-                }
-                let into = &mut into[n * index(block_bytes)..(n + 1) * index(block_bytes)];
-                if side.is_empty() {
-                    if crc(into) != *checksum && !planted::is(Bug::ReadUnchecked) {
-                        return Err(damaged(list, block, *place, "its checksum does not match"));
-                    }
-                } else {
-                    unpack(side, *place, *checksum, into).map_err(|problem| damaged(list, block, *place, &problem))?;
-                }
-                if let Some(cache) = &self.cache {
-                    cache.insert(place.0, CachedBlock { checksum: *checksum, bytes: Arc::from(&*into) });
-                }
-            }
-        }
-        Ok(())
+        let results = requests.into_iter().map(|request| request.result);
+        runs.iter().zip(results).flat_map(|((_, count), result)| std::iter::repeat_n(result, *count)).collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Reading stored bytes in bulk, for the cleaner and the scrub: what lies close together is read in one go, with what lies
+//! Reading stored bytes in bulk, for compressed blocks, the cleaner and the scrub: what lies close together is read in one go, with what lies
 //! between.
 
 use super::Inner;
@@ -14,10 +14,9 @@ const STRETCH_MAX: u32 = 512 << 10;
 const STRETCHES: usize = 64;
 
 impl Inner {
-    /// The stored bytes of places on the medium, verified. For the cleaner and the scrub: an error for each that is damaged.
-    /// What lies close together is read in one go, with what lies between.
-    pub fn read_stored(&self, places: &[(Location, u32)]) -> Vec<std::result::Result<Vec<u8>, String>> {
-        let mut found: Vec<_> = places.iter().map(|_| Err(String::new())).collect();
+    /// The stored bytes of places on the medium, verified: an error for each that is damaged. What lies close together is read in one go, with what lies between.
+    pub fn read_stored(&self, places: &[(Location, u32)]) -> Vec<std::result::Result<Vec<u8>, Unread>> {
+        let mut found: Vec<_> = places.iter().map(|_| Err(Unread::Checksum)).collect();
         let mut order: Vec<usize> = (0..places.len()).collect();
         order.sort_unstable_by_key(|at| places[*at].0);
         let stretches: Vec<Stretch> = Stretch::of(&order, places, self.shape.align).collect();
@@ -49,16 +48,31 @@ impl Inner {
         requests.into_iter().map(|request| request.result).collect()
     }
 
-    fn read_one_stored(&self, place: Location, checksum: u32) -> std::result::Result<Vec<u8>, String> {
+    fn read_one_stored(&self, place: Location, checksum: u32) -> std::result::Result<Vec<u8>, Unread> {
         let mut bytes = vec![0; index(place.stored())];
         let at = Position { zone: ZoneId(place.zone()), offset: place.offset() };
-        self.medium.read(at, &mut bytes).map_err(|error| error.to_string())?;
+        self.medium.read(at, &mut bytes).map_err(Unread::Medium)?;
         verified(&bytes, checksum)
     }
 }
 
-fn verified(stored: &[u8], checksum: u32) -> std::result::Result<Vec<u8>, String> {
-    if crc(stored) == checksum { Ok(stored.to_vec()) } else { Err("its checksum does not match".to_owned()) }
+fn verified(stored: &[u8], checksum: u32) -> std::result::Result<Vec<u8>, Unread> {
+    if crc(stored) == checksum { Ok(stored.to_vec()) } else { Err(Unread::Checksum) }
+}
+
+/// Why stored bytes are not to be had.
+pub(crate) enum Unread {
+    Medium(lode_media::Error),
+    Checksum,
+}
+
+impl std::fmt::Display for Unread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Unread::Medium(error) => error.fmt(f),
+            Unread::Checksum => f.write_str("its checksum does not match"),
+        }
+    }
 }
 
 /// Stored blocks that are read in one go.

@@ -41,7 +41,9 @@ impl Unit {
     pub(crate) fn commit_in_place(&mut self) -> Result<Lsn> {
         self.alive()?;
         if self.lists.iter().all(|(_, shadow)| shadow.is_empty()) {
-            return Ok(self.disk.writable()?.writer.lsn);
+            let disk = Arc::clone(&self.disk);
+            let mut core = disk.writable()?;
+            return Ok(self.is_committed(&mut core));
         }
         let disk = Arc::clone(&self.disk);
         let mut gathering = None;
@@ -313,7 +315,13 @@ impl Unit {
         }
         core.counters.user_bytes += self.user_bytes;
         self.release(core);
-        Ok(core.writer.lsn)
+        Ok(self.is_committed(core))
+    }
+
+    fn is_committed(&mut self, core: &mut Core) -> Lsn {
+        self.committed = true;
+        core.outcomes.note(self.id, Some(core.writer.lsn));
+        core.writer.lsn
     }
 
     /// The commit of one that does not: see [`super::large`].
@@ -341,7 +349,7 @@ impl Unit {
             core.write_record(record);
         }
         self.commit_built(core, plan, std::mem::take(built));
-        Ok(core.writer.lsn)
+        Ok(self.is_committed(core))
     }
 
     /// Places what is in memory and writes the Puts of all blocks of a list, in order. `olds` are their places till now.

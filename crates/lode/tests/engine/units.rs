@@ -1,6 +1,6 @@
 //! Units: what they hide, how they meet, what they cost the disk.
 use crate::basics::{medium, quiet};
-use lode::{Compression, Disk, ErrorKind, OpenOptions, Survive, VolumeOptions};
+use lode::{Compression, Disk, ErrorKind, OpenOptions, Survive, UnitStatus, VolumeOptions};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -211,4 +211,49 @@ fn a_volume_that_outlives_its_disk_goes_on_without_the_threads() {
     for step in 0..20_000u64 {
         volume.write_at((step * 7919 % 1024) * 4096, &[3; 4096]).unwrap();
     }
+}
+
+/// XX-06: a question about a unit is answered truly, or with "forgotten".
+#[test]
+fn what_became_of_a_unit_is_told_or_forgotten() {
+    let medium = medium(64, 64 << 10, 512);
+    let disk = Disk::open(medium.clone(), &quiet()).unwrap();
+    let volume = disk.create_volume("v", &options(8192, 512)).unwrap();
+    let status = |id| disk.unit_status(id).unwrap();
+    let (mut committed, dropped, mut open) = (disk.begin().unwrap(), disk.begin().unwrap(), disk.begin().unwrap());
+    let ids = [committed.id(), dropped.id(), open.id()];
+    assert_eq!(ids.map(status), [UnitStatus::Open; 3]);
+    committed.write_at(&volume, 0, &[1; 512]).unwrap();
+    open.write_at(&volume, 0, &[2; 512]).unwrap();
+    let position = committed.commit().unwrap();
+    dropped.abort();
+    let empty = disk.begin().unwrap();
+    let of_nothing = empty.id();
+    let nothing = empty.commit().unwrap();
+    let known = [UnitStatus::Committed(position), UnitStatus::Aborted, UnitStatus::Open];
+    assert_eq!(ids.map(status), known);
+    assert_eq!(status(of_nothing), UnitStatus::Committed(nothing));
+    let conflicting = disk.begin().unwrap();
+    let conflict = conflicting.id();
+    {
+        let gone = disk.create_volume("gone", &options(8192, 512)).unwrap();
+        let mut conflicting = conflicting;
+        conflicting.write_at(&gone, 0, &[1; 512]).unwrap();
+        disk.delete_volume("gone").unwrap();
+        assert_eq!(conflicting.commit().unwrap_err().kind(), ErrorKind::Conflict);
+    }
+    assert_eq!(status(conflict), UnitStatus::Aborted);
+    assert_eq!(disk.unit_status(lode::UnitId(conflict.0 + 100)).unwrap_err().kind(), ErrorKind::NotFound);
+
+    // Thousands of others later, and in another opening.
+    for _ in 0..3000 {
+        disk.begin().unwrap().abort();
+    }
+    assert_eq!(ids.map(status), [UnitStatus::Forgotten; 3]);
+    let id = open.id();
+    open.commit_and_flush(Survive::Power).unwrap();
+    assert_eq!(status(id), UnitStatus::Forgotten);
+    drop((volume, disk));
+    let disk = Disk::open(medium, &quiet()).unwrap();
+    assert_eq!(disk.unit_status(id).unwrap(), UnitStatus::Forgotten);
 }
