@@ -13,6 +13,7 @@ use crate::planted::{self, Bug};
 use crate::state::ColdLeaf;
 use crate::types::{Kind, ListId, Location, index, len_u32, len_u64};
 use lode_media::{Position, ReadRequest, ZoneId};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 #[derive(Clone)]
@@ -45,6 +46,10 @@ enum Source {
     Sealed(Arc<Sealed>, Location, u32),
     Medium(Location, u32),
 }
+
+type Sources = SmallVec<[Source; 1]>;
+/// Blocks by their number in a read, with their places and checksums.
+type Missing = SmallVec<[(usize, Location, u32); 1]>;
 
 impl Inner {
     /// Fills `into` with `count` whole blocks of a list from `first` on, committed state.
@@ -98,9 +103,9 @@ impl Inner {
         block_bytes: u32,
         first: u64,
         into: &mut [u8],
-    ) -> std::result::Result<Vec<Source>, ColdLeaf> {
+    ) -> std::result::Result<Sources, ColdLeaf> {
         let core = self.core.lock();
-        let mut sources = Vec::with_capacity(into.len() / index(block_bytes));
+        let mut sources = Sources::with_capacity(into.len() / index(block_bytes));
         for (n, into) in into.chunks_mut(index(block_bytes)).enumerate() {
             sources.push(match core.state.lookup(list, first + len_u64(n))? {
                 None => {
@@ -124,7 +129,7 @@ impl Inner {
     }
 
     fn fetch(&self, list: ListId, block_bytes: u32, first: u64, sources: &[Source], into: &mut [u8]) -> Result<()> {
-        let mut missing: Vec<(usize, Location, u32)> = Vec::new();
+        let mut missing = Missing::new();
         for (n, (source, into)) in sources.iter().zip(into.chunks_mut(index(block_bytes))).enumerate() {
             match source {
                 Source::Done => {}
@@ -157,7 +162,7 @@ impl Inner {
         missing: &[(usize, Location, u32)],
         into: &mut [u8],
     ) -> Result<()> {
-        let (whole, packed): (Vec<_>, Vec<_>) =
+        let (whole, packed): (Missing, Missing) =
             missing.iter().copied().partition(|(_, place, _)| is_whole(*place, block_bytes));
         let damaged_by = |n: usize, place: Location, problem: Unread| match problem {
             Unread::Medium(error) => {
@@ -165,7 +170,7 @@ impl Inner {
             }
             Unread::Checksum => damaged(list, first + len_u64(n), place, &problem.to_string()),
         };
-        let results = self.fetch_whole(&whole, block_bytes, into);
+        let results = if whole.is_empty() { SmallVec::new() } else { self.fetch_whole(&whole, block_bytes, into) };
         for ((n, place, checksum), result) in whole.iter().zip(results) {
             let into = &into[n * index(block_bytes)..(n + 1) * index(block_bytes)];
             result.map_err(|error| damaged_by(*n, *place, Unread::Medium(error)))?;
@@ -173,7 +178,8 @@ impl Inner {
                 return Err(damaged_by(*n, *place, Unread::Checksum));
             }
         }
-        let places: Vec<(Location, u32)> = packed.iter().map(|(_, place, checksum)| (*place, *checksum)).collect();
+        let places: SmallVec<[(Location, u32); 1]> =
+            packed.iter().map(|(_, place, checksum)| (*place, *checksum)).collect();
         for ((n, place, _), stored) in packed.iter().zip(self.read_stored(&places)) {
             let stored = stored.map_err(|problem| damaged_by(*n, *place, problem))?;
             let into = &mut into[n * index(block_bytes)..(n + 1) * index(block_bytes)];
@@ -195,8 +201,8 @@ impl Inner {
         whole: &[(usize, Location, u32)],
         block_bytes: u32,
         into: &mut [u8],
-    ) -> Vec<lode_media::Result<()>> {
-        let mut runs: Vec<(usize, usize)> = Vec::new();
+    ) -> SmallVec<[lode_media::Result<()>; 1]> {
+        let mut runs: SmallVec<[(usize, usize); 1]> = SmallVec::new();
         for (at, (n, place, _)) in whole.iter().enumerate() {
             let joins = at > 0 && {
                 let (before_n, before, _) = whole[at - 1];
@@ -207,7 +213,7 @@ impl Inner {
                 _ => runs.push((at, 1)),
             }
         }
-        let mut requests = Vec::with_capacity(runs.len());
+        let mut requests: SmallVec<[ReadRequest<'_>; 1]> = SmallVec::with_capacity(runs.len());
         let (mut rest, mut skipped) = (into, 0);
         for (at, count) in &runs {
             let (n, place, _) = whole[*at];
