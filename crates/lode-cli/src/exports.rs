@@ -32,8 +32,8 @@ struct Served {
     habit: Habit,
 }
 
-/// Whether the client flushes after every single write. Then the device sync is begun while the reply to the write is on
-/// its way, and the flush that follows finds it under way. A client of another habit costs at most one sync too many.
+/// Whether the client flushes after every single write. Then the device is synced while the reply to the write is on its way,
+/// and the flush that follows finds it done. A client who gives the habit up waits for one sync too many.
 #[derive(Default)]
 struct Habit {
     /// Writes since the last flush.
@@ -46,12 +46,16 @@ struct Habit {
 const STREAK: u32 = 4;
 
 impl Habit {
-    /// A write is about to be replied to. Whether a flush is likely to be next.
-    fn wrote(&self) -> bool {
+    /// A write is about to be replied to.
+    fn wrote(&self) {
         if self.writes.fetch_add(1, Ordering::Relaxed) > 0 {
             self.streak.store(0, Ordering::Relaxed);
         }
-        self.streak.load(Ordering::Relaxed) >= STREAK
+    }
+
+    /// Whether a flush is likely to be next.
+    fn expects_flush(&self) -> bool {
+        self.writes.load(Ordering::Relaxed) == 1 && self.streak.load(Ordering::Relaxed) >= STREAK
     }
 
     fn flushed(&self) {
@@ -103,11 +107,10 @@ impl Exports for Volumes {
 
 impl Served {
     fn until(&self, position: Lsn, until: Durability) -> Outcome<()> {
-        self.disk.flush_up_to(position, survive(until)).map_err(refused)?;
-        if until == Durability::Process && self.habit.wrote() {
-            self.disk.start_flush();
+        if until == Durability::Process {
+            self.habit.wrote();
         }
-        Ok(())
+        self.disk.flush_up_to(position, survive(until)).map_err(refused)
     }
 
     /// Writes zeros, all of them or none.
@@ -136,6 +139,13 @@ impl Export for Served {
 
     fn preferred_block(&self) -> u32 {
         self.volume.block_bytes().max(4096)
+    }
+
+    fn at_rest(&self) {
+        if self.habit.expects_flush() {
+            // If it fails, the flush that follows says so.
+            let _ = self.disk.flush(Survive::Power);
+        }
     }
 
     fn read(&self, offset: u64, into: &mut [u8]) -> Outcome<()> {

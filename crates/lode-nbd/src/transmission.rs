@@ -118,6 +118,9 @@ impl Reader<'_> {
                 count += 1;
             }
             self.finish()?;
+            if flow == Flow::Next && self.inbox.is_empty() && !self.crew.is_busy() {
+                self.export.at_rest();
+            }
             if flow == Flow::Over || !self.refill()? {
                 return Ok(());
             }

@@ -98,17 +98,6 @@ impl Inner {
         Ok(target)
     }
 
-    /// Has a thread sync what is appended, for whoever flushes next.
-    pub fn start_flush(&self) {
-        let mut core = self.core.lock();
-        let running = self.options.background && !core.stop && !self.options.read_only;
-        if running && !core.syncing && core.idle_writers > 0 && core.writer.durable < core.writer.appended {
-            core.writer.wants_sync = true;
-            drop(core);
-            self.work.notify_one();
-        }
-    }
-
     /// What follows an operation: a disk without threads appends what was sealed, and syncs once a segment (R13).
     pub fn after_operation<'a>(&'a self, core: MutexGuard<'a, Core>) {
         if self.options.background && !core.stop {

@@ -208,12 +208,6 @@ impl Disk {
         self.inner.flush(survive)
     }
 
-    /// Begins a flush at [`Survive::Power`] of what survives the process already, and does not wait for it. A caller who
-    /// will flush soon, but has something else to do first, finds it done or under way. Promises nothing.
-    pub fn start_flush(&self) {
-        self.inner.start_flush();
-    }
-
     /// As `flush`, up to a position; at once if that is durable already.
     pub fn flush_up_to(&self, position: Lsn, survive: Survive) -> Result<()> {
         self.inner.flush_to(position, survive)
