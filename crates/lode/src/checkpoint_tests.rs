@@ -4,6 +4,7 @@ use super::*;
 use crate::format::records::{Compression, ListState};
 use crate::shape::Shape;
 use crate::types::{Kind, ListId, Location, SegmentId};
+use crate::zones::Holds;
 use lode_media::Geometry;
 
 #[test]
