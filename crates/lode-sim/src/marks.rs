@@ -22,6 +22,7 @@ pub const CRASHES: &[&str] = &[
     "roots: root of an older filling",
     "space: checkpoint forced",
     "space: deleted list gone",
+    "state: a section lacks a record older than those it lacked",
     "tables: cleaned",
     "unit: a block cut at the commit",
     "unit: a block folded since another change follows",

@@ -78,6 +78,19 @@ pub(crate) struct State {
     pub watch: Option<Watch>,
 }
 
+/// A section lacks record `lsn`, and lacked all from `since` on before: the first of them counts.
+fn note_lack(dirty: &mut BTreeSet<(Lsn, SectionKey)>, key: SectionKey, lsn: Lsn, since: Option<Lsn>) {
+    match since {
+        Some(since) if since <= lsn => return,
+        Some(since) => {
+            crate::mark("state: a section lacks a record older than those it lacked");
+            dirty.remove(&(since, key));
+        }
+        None => {}
+    }
+    dirty.insert((lsn, key));
+}
+
 impl State {
     pub fn new(shape: Shape) -> State {
         State {
@@ -201,10 +214,8 @@ impl State {
         if lsn < meta.lsn {
             return false;
         }
-        if meta.dirty.is_none() {
-            meta.dirty = Some(lsn);
-            self.dirty.insert((lsn, key));
-        }
+        let since = meta.lack(lsn);
+        note_lack(&mut self.dirty, key, lsn, since);
         true
     }
 
@@ -248,10 +259,8 @@ impl State {
                 self.leaves_made += 1;
             }
         }
-        if section.meta.dirty.is_none() {
-            section.meta.dirty = Some(lsn);
-            self.dirty.insert((lsn, SectionKey::Map(list, key.section)));
-        }
+        let since = section.meta.lack(lsn);
+        note_lack(&mut self.dirty, SectionKey::Map(list, key.section), lsn, since);
         true
     }
 
@@ -295,9 +304,9 @@ impl State {
                     }
                 }
             }
-            if touched && section.meta.dirty.is_none() {
-                section.meta.dirty = Some(lsn);
-                self.dirty.insert((lsn, SectionKey::Map(list, low_u32(number))));
+            if touched {
+                let since = section.meta.lack(lsn);
+                note_lack(&mut self.dirty, SectionKey::Map(list, low_u32(number)), lsn, since);
             }
         }
     }

@@ -51,6 +51,14 @@ pub(crate) struct SectionMeta {
 }
 
 impl SectionMeta {
+    /// What is written lacks record `lsn`. Records of a large commit come late (see [`crate::fold`]): the first one counts.
+    /// Gives back from where on it lacked them before.
+    pub fn lack(&mut self, lsn: Lsn) -> Option<Lsn> {
+        let since = self.dirty;
+        self.dirty = Some(since.map_or(lsn, |since| since.min(lsn)));
+        since
+    }
+
     /// Bytes of the deltas.
     pub fn delta_bytes(&self) -> u64 {
         self.deltas.iter().map(|delta| u64::from(delta.bytes)).sum()
