@@ -1,6 +1,6 @@
 //! The rules about what a valid batch is, and about footers (R7, R12), each with the schedule that it answers.
 use crate::tape::{
-    BLOCK, FOOTER, Fate, HEAD, MAIN, Tape, bare, kind, open, put, recovered, reseal, u32_at, u64_at, values, write,
+    BLOCK, Fate, HEAD, MAIN, Tape, bare, kind, open, put, recovered, reseal, u32_at, u64_at, values, write,
 };
 use lode::{Disk, ErrorKind, Survive};
 use lode_media::Position;
