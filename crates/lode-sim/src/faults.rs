@@ -11,7 +11,7 @@
 //! * [`Kind::Flips`]: reads go wrong once; the next read of the same place is right, and nothing wrong was copied.
 
 use crate::enumerate::{Counts, Finding, Replay, guarded};
-use crate::model::{Model, State};
+use crate::model::{Model, State, VolumeState};
 use crate::rng::{Rng, index, narrow};
 use crate::run::{Run, Stop, open_options};
 use crate::script::{Fill, Script, ScriptId, data};
@@ -224,7 +224,8 @@ impl Failing<'_> {
         }
     }
 
-    /// A disk that refuses to open: read-only it shows a prefix, and writes nothing. After a repair it has that prefix
+    /// A disk that refuses to open: read-only it shows a prefix, and writes nothing; or, if tables were written behind the place
+    /// where the log is lost now, parts of later states with it. After a repair it has what it showed
     /// still, has no other problem than the damage itself, takes writes, and opens again like any other.
     fn rescued(&mut self, medium: &Faulty, run: &Run<'_>) -> Result<(), String> {
         let open = |options: OpenOptions| Disk::open(Arc::clone(medium) as Arc<dyn Medium>, &options);
@@ -246,7 +247,9 @@ impl Failing<'_> {
         if shown.is_some_and(|shown| shown != (state, bad.clone())) {
             return Err("the repaired disk has not what it showed read-only".to_owned());
         }
-        let mut model = Model::of(run.model.state(state));
+        // What no single state explains cannot be gone on from here, but it must be sound.
+        let whole = state.is_some();
+        let mut model = Model::of(run.model.state(state.unwrap_or(0)));
         let anchor = match self.write_after_repair(&disk, &mut model) {
             Ok(anchor) => anchor,
             Err(error) if error.kind() == ErrorKind::Full => return Ok(()),
@@ -254,6 +257,9 @@ impl Failing<'_> {
         };
         drop(disk);
         self.sound_but_for_damage(medium).map_err(|words| format!("repaired and written on: {words}"))?;
+        if !whole {
+            return Ok(());
+        }
         let disk = open(OpenOptions { expect_at_least: Some(anchor), ..options })
             .map_err(|error| format!("opened again after the repair: {error}"))?;
         let still_bad = judge(&disk, model.now()).map_err(|words| format!("opened again after the repair: {words}"))?;
@@ -386,17 +392,54 @@ impl Failing<'_> {
     }
 }
 
-/// The last state that explains all that can be read, and what cannot be read.
-fn prefix(disk: &Disk, run: &Run<'_>) -> Result<(usize, BTreeSet<(String, u64)>), String> {
+/// The last state that explains all that can be read, if one does, and what cannot be read. Nothing is ever read that was
+/// not there at some time.
+fn prefix(disk: &Disk, run: &Run<'_>) -> Result<(Option<usize>, BTreeSet<(String, u64)>), String> {
     let mut last = String::new();
     for state in (0..=run.model.appended()).rev() {
         match judge(disk, run.model.state(state)) {
-            Ok(bad) => return Ok((state, bad)),
+            Ok(bad) => return Ok((Some(state), bad)),
             Err(words) if last.is_empty() => last = words,
             Err(_) => {}
         }
     }
-    Err(format!("no state that ever was explains what is read; from the last one: {last}"))
+    let bad = judge_by_parts(disk, run)
+        .map_err(|words| format!("no state that ever was explains {words}; from the last one: {last}"))?;
+    Ok((None, bad))
+}
+
+/// Reads every block: as it was in one state or another, or an error of damage.
+fn judge_by_parts(disk: &Disk, run: &Run<'_>) -> Result<BTreeSet<(String, u64)>, String> {
+    let mut bad = BTreeSet::new();
+    let states = || (0..=run.model.appended()).map(|state| run.model.state(state));
+    for info in disk.volumes().map_err(|error| format!("this: {error}"))? {
+        let known = || states().filter_map(|state| state.volumes.get(&info.name));
+        if !known().any(|known| known.bytes == info.bytes) {
+            return Err(format!("volume {} of {} bytes", info.name, info.bytes));
+        }
+        let Ok(volume) = disk.volume(&info.name) else { continue };
+        let size = u64::from(info.block_bytes);
+        for block in 0..info.bytes.div_ceil(size) {
+            let mut found = vec![0x44; narrow(size.min(info.bytes - block * size))];
+            match volume.read_at(block * size, &mut found) {
+                Err(error) if of_damage(error.kind()) => {
+                    bad.insert((info.name.clone(), block));
+                }
+                Err(error) => return Err(format!("{} block {block}: {error} ({:?})", info.name, error.kind())),
+                Ok(()) => {
+                    let mut right = vec![0; found.len()];
+                    let is_right = |known: &std::sync::Arc<VolumeState>| {
+                        known.read(block * size, &mut right);
+                        right == found
+                    };
+                    if !known().any(is_right) && found.iter().any(|byte| *byte != 0) {
+                        return Err(format!("{} block {block}", info.name));
+                    }
+                }
+            }
+        }
+    }
+    Ok(bad)
 }
 
 /// The kinds of error that damage may come as.
