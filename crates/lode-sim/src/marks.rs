@@ -76,6 +76,12 @@ pub const ELSEWHERE: &[(&str, &str)] = &[
     ("space: freed zones flushed for", "only two of many thousand fault runs spend all zones but those being freed"),
     ("space: keeper makes do with fewer zones", "the reserve is larger than what the keeper takes in one step"),
     ("space: reserve drawn on", "a promise is refused before: only zones set aside bring the cleaner that far"),
+    (
+        "cleaner: zone never written to",
+        "needs a crash between two appends of the cleaner, and cleaning in the next opening",
+    ),
+    ("open: zone of a dropped operation withheld", "needs a sync in the middle of a long commit"),
+    ("space: cleaned for a large commit", "needs a unit of more zones of records than the keeper holds ready"),
     ("space: root written in the middle of a checkpoint", "the reserve is larger than what one checkpoint takes"),
     ("space: zone for tables freed on demand", "the reserve is larger than what one checkpoint takes"),
     (

@@ -122,6 +122,11 @@ impl Inner {
                 Ok((header, _)) if header.segment == segment.0 => {
                     reader.walk(&bytes, zone, segment, Sequence(header.sequence), 0).ok().map(|scanned| scanned.batches)
                 }
+                // A crash came between its opening and its first append.
+                _ if reader.is_without(&bytes, zone, segment) => {
+                    crate::mark("cleaner: zone never written to");
+                    Some(Vec::new())
+                }
                 _ => None,
             };
         }

@@ -12,6 +12,7 @@ use crate::disk::options::Survive;
 use crate::disk::space::{Claim, LOW_ZONES};
 use crate::disk::{Core, Effort, Inner};
 use crate::error::{Error, Result};
+use crate::fold::FOLD_STEP;
 use crate::format::records::Record;
 use crate::planted::{self, Bug};
 use crate::shape::RESERVE_ZONES;
@@ -268,10 +269,13 @@ impl Inner {
 
     /// Frees a part of a deleted list. False: there is none.
     pub(crate) fn drain_step(&self) -> Result<bool> {
-        // What a large commit put into the list just before it was deleted must be in the map to be found there.
-        self.fold_all();
         let next = {
-            let core = self.core.lock();
+            let mut core = self.core.lock();
+            // What a large commit put into the list just before it was deleted must be in the map to be found there. Once it is
+            // deleted nothing more comes.
+            while core.state.fold_some(FOLD_STEP) {
+                parking_lot::MutexGuard::bump(&mut core);
+            }
             let Some(list) = core.state.draining.first().copied() else { return Ok(false) };
             let end = core.state.lists.get(&list).map_or(0, |list| len_u64(list.sections.len()));
             let occupied = (0..end).find(|number| {

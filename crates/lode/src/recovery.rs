@@ -44,6 +44,8 @@ pub(crate) struct Recovered {
     pub damage: Option<String>,
     /// How many records were read.
     pub replayed: u64,
+    /// Zones whose batches do not count, but witness what the newest root relies on: not to be erased before the next one.
+    pub dropped: Vec<u32>,
 }
 
 /// Recovers what a medium holds.
@@ -66,6 +68,7 @@ pub(crate) fn recover(medium: &dyn Medium) -> Result<Recovered> {
         damage: log.damage,
         root: found.image,
         replayed: 0,
+        dropped: log.dropped,
     };
     recovered.replay(&log.batches)?;
     Ok(recovered)
@@ -206,6 +209,7 @@ struct ReadLog {
     segments: Vec<RootSegment>,
     end: Sequence,
     damage: Option<String>,
+    dropped: Vec<u32>,
 }
 
 struct Candidate {
@@ -491,8 +495,9 @@ fn read_log(reader: &Reader<'_>, root: &RootImage) -> Result<ReadLog> {
         batches.pop();
     }
     let end = batches.last().map_or(Sequence(start), |(_, _, batch)| batch.sequence.next());
+    let dropped = segments.iter().filter(|span| span.first >= end.0).map(|span| span.zone).collect();
     segments.retain(|span| span.first < end.0);
-    Ok(ReadLog { batches, segments, end, damage })
+    Ok(ReadLog { batches, segments, end, damage, dropped })
 }
 
 impl Recovered {

@@ -86,6 +86,8 @@ pub(crate) struct Core {
     pub epoch: u64,
     pub rooted: Rooted,
     pub counters: Counters,
+    /// Zones that are free as soon as this opening has its root.
+    pub withheld: Vec<u32>,
     /// Zones whose freeing is recorded and not yet durable.
     pub freeing: Vec<(Lsn, u32)>,
     /// The newest failure of the keeper, for reports.

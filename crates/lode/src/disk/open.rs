@@ -279,7 +279,7 @@ impl Disk {
 
 /// An open disk out of a recovered one, before its epoch begins.
 fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) -> Inner {
-    let Recovered { shape, disk, root, cursor, state, sequence, lsn, segments, damage, replayed } = recovered;
+    let Recovered { shape, disk, root, cursor, state, sequence, lsn, segments, damage, replayed, dropped } = recovered;
     let epoch = root.root.epoch + 1;
     let mut spans = segments;
     // What belongs to an ended epoch ends for good where the next segment begins, or here (R9).
@@ -309,6 +309,7 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         counters: Counters { replayed, ..Counters::default() },
         effort: Effort::default(),
         credit: None,
+        withheld: Vec::new(),
         rounds: 0,
         freeing: Vec::new(),
         keeper_error: None,
@@ -330,6 +331,7 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
     for (zone, _) in core.rooted.tables.clone() {
         core.free.remove(&zone);
     }
+    core.withheld = dropped.into_iter().filter(|zone| core.free.remove(zone)).collect();
     Inner {
         medium,
         shape,
@@ -354,6 +356,12 @@ impl Inner {
         // Zones that the last root or epoch may still refer to are not among the free ones.
         self.prepare_zones(3, Claim::Keeper)?;
         self.medium.sync().map_err(|e| Error::media("syncing what was recovered", e))?;
-        self.write_root(false)
+        self.write_root(false)?;
+        let mut core = self.core.lock();
+        for zone in std::mem::take(&mut core.withheld) {
+            crate::mark("open: zone of a dropped operation withheld");
+            core.free.insert(zone);
+        }
+        Ok(())
     }
 }

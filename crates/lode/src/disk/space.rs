@@ -111,6 +111,7 @@ impl Inner {
     /// Makes at least `count` zones ready for the record stream.
     pub fn prepare_zones(&self, count: usize, claim: Claim) -> Result<()> {
         let mut core = self.core.lock();
+        let (mut most, mut fruitless) = (core.available(), 0);
         while core.writer.ready.len() < count {
             core = self.admit(core, claim)?;
             let Some(zone) = core.take_zone() else {
@@ -125,6 +126,19 @@ impl Inner {
                     if gained {
                         continue;
                     }
+                }
+                if claim != Claim::Keeper {
+                    // So many at once are more than the keeper makes for others.
+                    crate::mark("space: cleaned for a large commit");
+                    drop(core);
+                    self.maintain_for_space()?;
+                    core = self.core.lock();
+                    fruitless = if core.available() > most { 0 } else { fruitless + 1 };
+                    most = most.max(core.available());
+                    if fruitless > HOPELESS {
+                        return Err(self.full(&core, 0));
+                    }
+                    continue;
                 }
                 crate::mark("space: keeper makes do with fewer zones");
                 // The keeper makes do with what there is: it is about to free more.

@@ -201,6 +201,13 @@ impl Reader<'_> {
         Ok(Some((SegmentId(header.segment), scanned)))
     }
 
+    /// Whether all of a zone can be read, and no batch of a segment is in it anywhere.
+    pub fn is_without(&self, bytes: &ZoneBytes, zone: u32, segment: SegmentId) -> bool {
+        let mut scanned = Scanned::default();
+        self.look_beyond(bytes, zone, 0, |header| header.segment == segment.0, &mut scanned);
+        bytes.readable(0, self.shape.zone_bytes).is_ok() && scanned.beyond.is_none()
+    }
+
     /// Reads a segment batch by batch, from `from` on, where the batch of sequence `wanted` starts.
     /// Behind the end, looks for valid headers of the same segment at every append alignment (R11).
     pub fn walk(

@@ -51,7 +51,7 @@ pub(crate) struct SectionMeta {
 }
 
 impl SectionMeta {
-    /// What is written lacks record `lsn`. Records of a large commit come late (see [`crate::fold`]): the first one counts.
+    /// What is written lacks record `lsn`. Records of a large commit come late (R16): the first one counts.
     /// Gives back from where on it lacked them before.
     pub fn lack(&mut self, lsn: Lsn) -> Option<Lsn> {
         let since = self.dirty;

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod basics;
+mod found;
 mod large;
 mod memory;
 mod resized;

@@ -1,0 +1,117 @@
+//! Schedules that went wrong once: each needs an append held up, or refused, at the right moment.
+use super::basics::{medium, quiet};
+use lode::{Disk, OpenOptions, Survive, VolumeOptions};
+use lode_media::{Geometry, Medium, Position, ZoneId};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+
+/// Asked before each append, with the kind of its batch.
+type Before = Arc<dyn Fn(Position, u8) -> lode_media::Result<()> + Send + Sync>;
+
+const MOVED: u8 = 3;
+
+struct Asking {
+    below: Arc<dyn Medium>,
+    before: Mutex<Option<Before>>,
+}
+
+impl Asking {
+    fn new(below: &Arc<dyn Medium>, before: Option<Before>) -> Arc<Asking> {
+        Arc::new(Asking { below: Arc::clone(below), before: Mutex::new(before) })
+    }
+}
+
+impl Medium for Asking {
+    fn geometry(&self) -> Geometry {
+        self.below.geometry()
+    }
+
+    fn read(&self, at: Position, into: &mut [u8]) -> lode_media::Result<()> {
+        self.below.read(at, into)
+    }
+
+    fn append(&self, at: Position, pieces: &[&[u8]]) -> lode_media::Result<()> {
+        let before = self.before.lock().unwrap().clone();
+        before.map_or(Ok(()), |before| before(at, pieces[0][6]))?;
+        self.below.append(at, pieces)
+    }
+
+    fn erase(&self, zone: ZoneId) -> lode_media::Result<()> {
+        self.below.erase(zone)
+    }
+
+    fn sync(&self) -> lode_media::Result<()> {
+        self.below.sync()
+    }
+}
+
+fn power_gone() -> lode_media::Error {
+    lode_media::Error::new(lode_media::ErrorKind::Io, "the power is gone")
+}
+
+fn scattered(step: u64, of: u64) -> u64 {
+    step.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407).rotate_left(29) % of
+}
+
+/// P5: the commit of a unit whose records need more zones than the keeper holds ready cleans for them. (It asked for them again
+/// and again, and never ended.)
+#[test]
+fn a_large_commit_makes_the_room_that_it_needs() {
+    let disk = Disk::open(medium(200, 64 << 10, 512), &OpenOptions { unit_memory_bytes: 64 << 10, ..quiet() }).unwrap();
+    let volume = VolumeOptions { bytes: 64 * 60_000, block_bytes: 64, ..Default::default() };
+    let volume = disk.create_volume("v", &volume).unwrap();
+    let blocks = 26_000;
+    for block in 0..blocks {
+        volume.write_at(block * 64, &[1; 64]).unwrap();
+    }
+    for step in 0..120_000 {
+        volume.write_at(scattered(step, blocks) * 64, &[2; 64]).unwrap();
+    }
+    let mut unit = disk.begin().unwrap();
+    for n in 0..20_000 {
+        unit.write_at(&volume, (30_000 + n * 7919 % 20_000) * 64, &[3; 64]).unwrap();
+    }
+    let (done, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(unit.commit()));
+    told.recv_timeout(std::time::Duration::from_secs(60)).expect("the commit ends").unwrap();
+    let mut read = [0; 64];
+    volume.read_at(49_999 * 64, &mut read).unwrap();
+    assert_eq!(read, [3; 64]);
+}
+
+/// R26: the record that opens a zone of moved blocks is durable, and the power goes before the first append there. Nothing is
+/// damaged, and the zone is not lost to the disk.
+#[test]
+fn a_zone_that_was_opened_and_never_written_to_is_free_again() {
+    let below = medium(96, 64 << 10, 512);
+    let asking = Asking::new(&below, None);
+    let disk = Disk::open(asking.clone(), &quiet()).unwrap();
+    let blocks = 4000;
+    let volume = VolumeOptions { bytes: 512 * blocks, block_bytes: 512, ..Default::default() };
+    let volume = disk.create_volume("v", &volume).unwrap();
+    for step in 0..blocks + 2500 {
+        let block = if step < blocks { step } else { scattered(step, blocks) };
+        volume.write_at(block * 512, &[1; 512]).unwrap();
+    }
+    disk.flush(Survive::Power).unwrap();
+    let (other, begun, gone) = (disk.clone(), AtomicBool::new(false), AtomicBool::new(false));
+    *asking.before.lock().unwrap() = Some(Arc::new(move |_, kind| {
+        if kind == MOVED && !begun.swap(true, SeqCst) {
+            other.flush(Survive::Power).unwrap();
+            gone.store(true, SeqCst);
+        }
+        if gone.load(SeqCst) { Err(power_gone()) } else { Ok(()) }
+    }));
+    disk.clean().unwrap_err();
+    *asking.before.lock().unwrap() = None;
+    drop((volume, disk));
+    let disk = Disk::open(Arc::clone(&below), &quiet()).unwrap();
+    let volume = disk.volume("v").unwrap();
+    for step in 0..40_000 {
+        volume.write_at(scattered(step, blocks) * 512, &[2; 512]).unwrap();
+    }
+    assert_eq!(disk.info().unwrap().zones_aside, 0);
+    drop(volume);
+    disk.close().unwrap();
+    assert_eq!(Disk::check(below).unwrap().problems, Vec::<String>::new());
+}
