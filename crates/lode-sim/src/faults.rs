@@ -392,9 +392,12 @@ impl Failing<'_> {
     }
 }
 
+/// The blocks of volumes that cannot be read.
+type Bad = BTreeSet<(String, u64)>;
+
 /// The last state that explains all that can be read, if one does, and what cannot be read. Nothing is ever read that was
 /// not there at some time.
-fn prefix(disk: &Disk, run: &Run<'_>) -> Result<(Option<usize>, BTreeSet<(String, u64)>), String> {
+fn prefix(disk: &Disk, run: &Run<'_>) -> Result<(Option<usize>, Bad), String> {
     let mut last = String::new();
     for state in (0..=run.model.appended()).rev() {
         match judge(disk, run.model.state(state)) {
@@ -409,7 +412,7 @@ fn prefix(disk: &Disk, run: &Run<'_>) -> Result<(Option<usize>, BTreeSet<(String
 }
 
 /// Reads every block: as it was in one state or another, or an error of damage.
-fn judge_by_parts(disk: &Disk, run: &Run<'_>) -> Result<BTreeSet<(String, u64)>, String> {
+fn judge_by_parts(disk: &Disk, run: &Run<'_>) -> Result<Bad, String> {
     let mut bad = BTreeSet::new();
     let states = || (0..=run.model.appended()).map(|state| run.model.state(state));
     for info in disk.volumes().map_err(|error| format!("this: {error}"))? {
@@ -452,7 +455,7 @@ fn may_refuse(error: &lode::Error) -> Result<(), String> {
 }
 
 /// Reads every block: right, or an error of damage. Gives back the blocks that cannot be read.
-fn judge(disk: &Disk, state: &State) -> Result<BTreeSet<(String, u64)>, String> {
+fn judge(disk: &Disk, state: &State) -> Result<Bad, String> {
     let mut bad = BTreeSet::new();
     let infos = match disk.volumes() {
         Ok(infos) => infos,
