@@ -32,8 +32,8 @@ struct Served {
     habit: Habit,
 }
 
-/// Whether the client flushes after every single write. Then the device is synced while the reply to the write is on its way,
-/// and the flush that follows finds it done. A client who gives the habit up waits for one sync too many.
+/// Whether the client flushes after every single write. Then the device is synced while the reply to the write is on
+/// its way, and the flush that follows finds it done. A client who gives the habit up waits for one sync too many.
 #[derive(Default)]
 struct Habit {
     /// Writes since the last flush.

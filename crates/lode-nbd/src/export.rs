@@ -109,8 +109,8 @@ pub trait Export: Send + Sync {
     /// Returns when every write that had returned before the call survives a power cut, whichever connection made it.
     fn flush(&self) -> Result<(), ExportError>;
 
-    /// All that the connection has asked for is done and replied to. What it is likely to ask for next may be done before it
-    /// does; what it asks for meanwhile waits.
+    /// All that the connection has asked for is done and replied to. What it is likely to ask for next may be done
+    /// before it does; what it asks for meanwhile waits.
     fn at_rest(&self) {}
 
     /// What is allocated from `offset` on, as lengths in bytes and whether each is allocated; what is not reads as

@@ -6,11 +6,13 @@
 //!
 //! The promise of this door: **a reply to a write means that it survives the end of the server's process
 //! ([`Durability::Process`]); a reply to a request with FUA, or to FLUSH, means that it survives a power cut
-//! ([`Durability::Power`])**. The implementation of [`Export`] does that work; the server only sends no reply before it.
+//! ([`Durability::Power`])**. The implementation of [`Export`] does that work; the server only sends no reply before
+//! it.
 //!
 //! Invariants, named by number in the code:
 //!
-//! * N1: no memory is allocated from a length that a peer sent before there is a permit for it from one [budget](Limits).
+//! * N1: no memory is allocated from a length that a peer sent before there is a permit for it from one
+//!   [budget](Limits).
 //! * N2: a reply is sent only after the export has done what the reply promises.
 //! * N3: no call of an export is open in a thread that writes to a socket.
 //! * N4: an export is opened by INFO, GO or EXPORT_NAME only, and kept by the latter two only.

@@ -23,8 +23,8 @@ pub struct Limits {
     pub option_bytes: u32,
     /// Bytes of a name or another string.
     pub string_bytes: u32,
-    /// Bytes of a request's payload, either way; a power of two. A write of up to twice as many is skipped and refused; beyond, the
-    /// connection ends.
+    /// Bytes of a request's payload, either way; a power of two. A write of up to twice as many is skipped and refused;
+    /// beyond, the connection ends.
     pub payload_bytes: u32,
     /// Bytes of memory that all peers together can make the server hold.
     pub budget_bytes: u64,

@@ -4,8 +4,8 @@
 //! it has passed, the watch shuts the socket, which wakes whoever sleeps in it (N6). So nothing in the fast path asks
 //! for the time, and no call needs a time-out of its own.
 //!
-//! States: *new* → *chosen* (an export, by the handshake) → *dead* (by anybody, once). While chosen it is *idle* when its
-//! reader waits for the next request and holds none: only then may a drain shut it at once.
+//! States: *new* → *chosen* (an export, by the handshake) → *dead* (by anybody, once). While chosen it is *idle* when
+//! its reader waits for the next request and holds none: only then may a drain shut it at once.
 
 use std::{
     io::{self, IoSlice},

@@ -52,8 +52,8 @@ pub struct Listener {
 impl Listener {
     /// Listens on a Unix socket that only this user may connect to. The directory must exist.
     ///
-    /// A socket that is there already is replaced if nobody answers on it; else this fails with `AddrInUse`. A file that
-    /// is no socket is never touched: `AlreadyExists`.
+    /// A socket that is there already is replaced if nobody answers on it; else this fails with `AddrInUse`. A file
+    /// that is no socket is never touched: `AlreadyExists`.
     pub fn unix(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref();
         let name = SocketAddrUnix::new(path)?;

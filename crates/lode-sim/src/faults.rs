@@ -224,8 +224,8 @@ impl Failing<'_> {
         }
     }
 
-    /// A disk that refuses to open: read-only it shows a prefix, and writes nothing; or, if tables were written behind the place
-    /// where the log is lost now, parts of later states with it. After a repair it has what it showed
+    /// A disk that refuses to open: read-only it shows a prefix, and writes nothing; or, if tables were written behind
+    /// the place where the log is lost now, parts of later states with it. After a repair it has what it showed
     /// still, has no other problem than the damage itself, takes writes, and opens again like any other.
     fn rescued(&mut self, medium: &Faulty, run: &Run<'_>) -> Result<(), String> {
         let open = |options: OpenOptions| Disk::open(Arc::clone(medium) as Arc<dyn Medium>, &options);
@@ -279,7 +279,8 @@ impl Failing<'_> {
         disk.flush(Survive::Power)
     }
 
-    /// A check names damage, but no invariant that is broken: unless a part of the map is lost, of which it cannot know.
+    /// A check names damage, but no invariant that is broken: unless a part of the map is lost, of which it cannot
+    /// know.
     fn sound_but_for_damage(&self, medium: &Faulty) -> Result<(), String> {
         let report = Disk::check(Arc::clone(medium) as Arc<dyn Medium>).map_err(|error| format!("check: {error}"))?;
         if report.problems.iter().any(|problem| problem.contains("one good copy of two")) {
@@ -395,8 +396,8 @@ impl Failing<'_> {
 /// The blocks of volumes that cannot be read.
 type Bad = BTreeSet<(String, u64)>;
 
-/// The last state that explains all that can be read, if one does, and what cannot be read. Nothing is ever read that was
-/// not there at some time.
+/// The last state that explains all that can be read, if one does, and what cannot be read. Nothing is ever read that
+/// was not there at some time.
 fn prefix(disk: &Disk, run: &Run<'_>) -> Result<(Option<usize>, Bad), String> {
     let mut last = String::new();
     for state in (0..=run.model.appended()).rev() {

@@ -8,8 +8,8 @@
 //! * [`faults`]: media that fail, lie and rot.
 //! * [`marks`]: the branches of the engine that all of this must have reached.
 //!
-//! Nothing here uses a clock or a random source: a [`enumerate::Replay`] printed on one machine fails the same on another.
-//! Only runs with threads ([`script::ScriptId::Concurrent`]) do not happen twice alike.
+//! Nothing here uses a clock or a random source: a [`enumerate::Replay`] printed on one machine fails the same on
+//! another. Only runs with threads ([`script::ScriptId::Concurrent`]) do not happen twice alike.
 
 pub mod chooser;
 pub mod content;

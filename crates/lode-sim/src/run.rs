@@ -3,8 +3,8 @@
 //! An operation that has no meaning on the state it meets (its volume is gone, because making it found the disk full)
 //! is skipped. One that reaches beyond a volume's end must be refused. `Full` must change nothing.
 //!
-//! With [`Run::tolerant`], for media that fail, an error of the medium ends the run instead of being a finding; what the
-//! failed call would have done is then the last state that may be found.
+//! With [`Run::tolerant`], for media that fail, an error of the medium ends the run instead of being a finding; what
+//! the failed call would have done is then the last state that may be found.
 
 use crate::content::{content_hash, difference};
 use crate::model::Model;

@@ -161,7 +161,8 @@ impl Draw {
         self.push(Op::Create { volume, bytes: bytes - odd, block_bytes, compressed });
     }
 
-    /// A unit writes behind where a volume then ends, or in a volume that then is gone, and is committed sooner or later.
+    /// A unit writes behind where a volume then ends, or in a volume that then is gone, and is committed sooner or
+    /// later.
     fn conflict(&mut self) {
         let Some((volume, bytes, block)) = self.volume() else { return };
         let Some((offset, length)) = self.range(bytes, block) else { return };

@@ -82,9 +82,9 @@ fn a_crash_replays_from_its_string() {
 /// Each of these was a finding once.
 #[test]
 fn what_was_found_stays_fixed() {
-    // A checkpoint ran out of zones for tables, and the root that it wrote to free some passed over what it was writing.
-    // What a large commit folded late was lacking, and a newer record had touched the same section before: the root began its
-    // replay behind it.
+    // A checkpoint ran out of zones for tables, and the root that it wrote to free some passed over what it was
+    // writing. What a large commit folded late was lacking, and a newer record had touched the same section before: the
+    // root began its replay behind it.
     for found in ["r134001234882594/312/0.0.0.0.0", "r199537327585942/232/0.0.0"] {
         let words: Replay = found.parse().expect("a replay");
         replay(&words, &Settings::of(words.script)).unwrap_or_else(|finding| panic!("{found}: {}", finding.words));

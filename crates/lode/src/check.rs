@@ -7,8 +7,7 @@ use crate::disk::Inner;
 use crate::disk::open::Disk;
 use crate::disk::options::OpenOptions;
 use crate::error::Result;
-use crate::map::Slot;
-use crate::types::{ListId, Location, Lsn, index, len_u32, len_u64};
+use crate::types::{ListId, Location, Lsn, index, len_u32};
 use crate::zones::Holds;
 use lode_media::Medium;
 use std::sync::Arc;
@@ -85,9 +84,10 @@ impl Disk {
         let total = inner.core.lock().state.zones.live;
         let mut report = ScrubReport::default();
         for list in inner.all_lists() {
-            let mut number = 0;
-            while let Some(blocks) = inner.section_blocks(list, number)? {
-                for chunk in blocks.chunks(64) {
+            let mut from = 0;
+            while let Some(number) = inner.section_from(list, from) {
+                from = number + 1;
+                for chunk in inner.section_blocks(list, number)?.chunks(64) {
                     let places: Vec<(Location, u32)> =
                         chunk.iter().map(|(_, place, checksum)| (*place, *checksum)).collect();
                     for ((block, place, checksum), read) in chunk.iter().zip(inner.read_stored(&places)) {
@@ -114,7 +114,6 @@ impl Disk {
                     }
                     progress(report.bytes.min(total), total);
                 }
-                number += 1;
             }
         }
         Ok(report)
@@ -124,27 +123,6 @@ impl Disk {
 impl Inner {
     fn all_lists(&self) -> Vec<ListId> {
         self.core.lock().state.lists.keys().copied().collect()
-    }
-
-    /// The stored blocks of one section of a list. `None`: behind the last section.
-    fn section_blocks(&self, list: ListId, number: u32) -> Result<Option<Vec<(u64, Location, u32)>>> {
-        let shift = self.shape.section_blocks_shift();
-        let first = u64::from(number) << shift;
-        if self.core.lock().state.lists.get(&list).is_none_or(|list| index(number) >= list.sections.len()) {
-            return Ok(None);
-        }
-        self.load_range(list, first, first + (1 << shift))?;
-        let core = self.core.lock();
-        let mut blocks = Vec::new();
-        if let Some(section) = core.state.map_section(list, number) {
-            for (n, slot) in section.slots.iter().enumerate() {
-                let start = first + len_u64(n) * u64::from(self.shape.leaf_blocks());
-                if let Slot::Loaded(leaf) = slot {
-                    blocks.extend(leaf.iter().map(|(at, place, checksum)| (start + u64::from(at), place, checksum)));
-                }
-            }
-        }
-        Ok(Some(blocks))
     }
 
     fn check_map(&self, report: &mut CheckReport) -> Result<()> {
@@ -158,17 +136,13 @@ impl Inner {
                 let meta = &core.state.lists[&list].meta;
                 (meta.blocks(), meta.block_bytes(), meta.name.clone())
             };
-            let mut number = 0;
-            loop {
-                let section = match self.section_blocks(list, number) {
-                    Ok(Some(section)) => section,
-                    Ok(None) => break,
-                    Err(error) => {
-                        report.problems.push(error.to_string());
-                        number += 1;
-                        continue;
-                    }
-                };
+            let mut from = 0;
+            while let Some(number) = self.section_from(list, from) {
+                from = number + 1;
+                let section = self.section_blocks(list, number).unwrap_or_else(|error| {
+                    report.problems.push(error.to_string());
+                    Vec::new()
+                });
                 for (block, place, _) in section {
                     report.blocks += 1;
                     report.live_bytes += u64::from(place.footprint());
@@ -192,7 +166,6 @@ impl Inner {
                             .push(format!("{name} block {block}: expected a place on the disk, found {place:?}")),
                     }
                 }
-                number += 1;
             }
         }
         places.sort_unstable();

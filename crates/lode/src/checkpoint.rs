@@ -59,11 +59,8 @@ impl State {
     /// Bytes of tables in each zone that the sections and the directory refer to now.
     pub fn table_bytes(&self) -> BTreeMap<u32, u64> {
         let mut zones = BTreeMap::new();
-        let maps = self.lists.values().flat_map(|list| list.sections.iter().flatten().map(|section| &section.meta));
-        let metas = maps.chain(self.list_pages.values()).chain(&self.zone_pages);
-        for object in
-            metas.flat_map(SectionMeta::objects).chain(self.directory.pages.iter().filter(|page| !page.is_none()))
-        {
+        let pages = self.directory.pages.iter().filter(|page| !page.is_none());
+        for object in self.metas().flat_map(SectionMeta::objects).chain(pages) {
             for (zone, _) in object.copies() {
                 *zones.entry(zone).or_default() += u64::from(object.bytes);
             }

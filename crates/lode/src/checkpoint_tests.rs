@@ -1,25 +1,16 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::format::records::{Compression, ListState};
-use crate::shape::Shape;
+use crate::format::records::ListState;
+use crate::state;
 use crate::types::{Kind, ListId, Location, SegmentId};
 use crate::zones::Holds;
-use lode_media::Geometry;
 
 #[test]
 fn a_section_that_could_not_be_written_lacks_again_what_it_lacked() {
-    let shape = Shape::new(Geometry { zones: 64, zone_bytes: 1 << 20, append_align: 4096, devices: 1 }).unwrap();
-    let mut state = State::new(shape);
+    let mut state = state::tests::empty();
     let (list, key) = (ListId(1), SectionKey::Map(ListId(1), 0));
-    state.install_list(ListMeta {
-        list,
-        block_shift: 12,
-        compression: Compression::None,
-        state: ListState::There,
-        bytes: 1 << 20,
-        name: "v".to_owned(),
-    });
+    state.install_list(state::tests::list(1, ListState::There));
     state.zone_opened(9, Holds::Main, SegmentId(1), Lsn(1));
     for block in 0..4u32 {
         let place = Location::new(9, 4096 * (block + 1), 4096, Kind::Raw);
@@ -39,7 +30,7 @@ fn a_section_that_could_not_be_written_lacks_again_what_it_lacked() {
     let Next::Taken(second) = state.take_next(Lsn(u64::MAX), Lsn(30), Some(key)) else { panic!("nothing to write") };
     let (kind, pages) = second.pages;
     assert_eq!(kind, IMAGE);
-    let mut leaf = crate::map::leaf::Leaf::new(shape.leaf_blocks());
+    let mut leaf = crate::map::leaf::Leaf::new(state.shape.leaf_blocks());
     page::apply(&pages[0].1, &mut leaf).unwrap();
     assert_eq!(leaf.iter().map(|(at, _, _)| at).collect::<Vec<_>>(), [0, 1, 2, 3, 7]);
 }

@@ -1,9 +1,9 @@
 //! What a large unit has committed and the tables do not hold yet.
 //!
-//! Its records stand in the log in one piece, so it is committed as a whole; but to apply a hundred thousand of them in one
-//! hold of the lock would stall everybody. So they become visible as an overlay, with one store, and are folded into the tables
-//! a few at a time (R16). Whoever changes a block that still waits here folds it first, so each block sees its records in
-//! their order.
+//! Its records stand in the log in one piece, so it is committed as a whole; but to apply a hundred thousand of them in
+//! one hold of the lock would stall everybody. So they become visible as an overlay, with one store, and are folded
+//! into the tables a few at a time (R16). Whoever changes a block that still waits here folds it first, so each block
+//! sees its records in their order.
 
 use crate::types::{ListId, Location, Lsn};
 

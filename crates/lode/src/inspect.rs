@@ -113,7 +113,7 @@ impl Disk {
     pub fn inspect_lists(&self) -> Vec<(String, usize, usize)> {
         let core = self.inner().core.lock();
         let lists = core.state.lists.values().map(|list| {
-            let slots = list.sections.iter().flatten().flat_map(|section| section.slots.iter());
+            let slots = list.sections.iter().flat_map(|(_, section)| section.slots.iter());
             let (mut loaded, mut cold) = (0, 0);
             for slot in slots {
                 match slot {

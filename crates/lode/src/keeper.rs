@@ -5,8 +5,8 @@
 //! few zones left ──────────────> clean           list deleted ────────> its blocks discarded, then ListGone
 //! tables mostly garbage ───────> written again   few zones ready ─────> erased beforehand
 //! ```
-//! A thread of its own where the disk has one; else, and when space is short, whoever waits for space. One at a time: who
-//! holds `maintaining`.
+//! A thread of its own where the disk has one; else, and when space is short, whoever waits for space. One at a time:
+//! who holds `maintaining`.
 
 use crate::disk::options::Survive;
 use crate::disk::space::{Claim, LOW_ZONES};
@@ -245,7 +245,8 @@ impl Inner {
                 .collect();
             let live: u64 = tables.values().sum();
             let held = len_u64(zones.len()) * u64::from(self.shape.zone_bytes);
-            // Garbage mostly dies zone by zone, as the oldest objects are written again in turn; until space is low it may wait.
+            // Garbage mostly dies zone by zone, as the oldest objects are written again in turn; until space is low it
+            // may wait.
             let low = core.available() < index(RESERVE_ZONES) + LOW_ZONES;
             if core.available() < TABLES_NEED {
                 return Ok(false); // It would take the last zones, which a round of cleaning makes more of.
@@ -271,18 +272,14 @@ impl Inner {
     pub(crate) fn drain_step(&self) -> Result<bool> {
         let next = {
             let mut core = self.core.lock();
-            // What a large commit put into the list just before it was deleted must be in the map to be found there. Once it is
-            // deleted nothing more comes.
+            // What a large commit put into the list just before it was deleted must be in the map to be found there.
+            // Once it is deleted nothing more comes.
             while core.state.fold_some(FOLD_STEP) {
                 parking_lot::MutexGuard::bump(&mut core);
             }
             let Some(list) = core.state.draining.first().copied() else { return Ok(false) };
-            let end = core.state.lists.get(&list).map_or(0, |list| len_u64(list.sections.len()));
-            let occupied = (0..end).find(|number| {
-                core.state
-                    .map_section(list, crate::types::low_u32(*number))
-                    .is_some_and(|section| section.leaf_bits() != 0 && !section.is_empty())
-            });
+            let sections = core.state.lists.get(&list).into_iter().flat_map(|list| list.sections.iter());
+            let occupied = sections.filter(|(_, section)| !section.is_empty()).map(|(number, _)| number).next();
             (list, occupied)
         };
         let (list, Some(section)) = next else {
@@ -291,7 +288,7 @@ impl Inner {
             return Ok(true);
         };
         let shift = self.shape.section_blocks_shift();
-        let (first, end) = (section << shift, (section + 1) << shift);
+        let (first, end) = (u64::from(section) << shift, (u64::from(section) + 1) << shift);
         self.load_range(list, first, end)?;
         let records = self.core.lock().discards(list, first, end);
         let Ok(records) = records else { return Ok(true) };

@@ -1,4 +1,5 @@
-//! Bugs that can be planted, to prove that the crash enumeration finds them. Without the feature `planted` there are none.
+//! Bugs that can be planted, to prove that the crash enumeration finds them. Without the feature `planted` there are
+//! none.
 
 /// A bug that can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -89,7 +89,8 @@ pub(crate) fn find(medium: &dyn Medium) -> Result<FoundRoot> {
         let mut offset = 0;
         let mut segment = None;
         while offset < medium.geometry().zone_bytes {
-            // Behind the last root there is none; but a read that went wrong must not look like that, so it is read again.
+            // Behind the last root there is none; but a read that went wrong must not look like that, so it is read
+            // again.
             let read = match read_root(medium, zone, offset) {
                 Ok(None) => read_root(medium, zone, offset),
                 other => other,

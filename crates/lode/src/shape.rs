@@ -125,7 +125,8 @@ impl Shape {
         self.leaf_shift + self.section_shift
     }
 
-    /// Bytes that may be promised to users, each stored block charged with [`BLOCK_CHARGE`]: 95 % of what the reserve leaves (R28).
+    /// Bytes that may be promised to users, each stored block charged with [`BLOCK_CHARGE`]: 95 % of what the reserve
+    /// leaves (R28).
     pub fn promisable(&self) -> u64 {
         let zones = u64::from(self.zones - ROOT_ZONES - RESERVE_ZONES - FILLING_ZONES);
         // Heads of batches, and the ends of batches and zones into which no block fits.

@@ -12,9 +12,9 @@ use crate::fold::{Entry, Fold, Watch};
 use crate::format::object::ObjectRef;
 use crate::format::records::{Freed, ListMeta, ListState, Record};
 use crate::map::leaf::Leaf;
-use crate::map::{MapSection, Pending, SectionMeta, Slot};
+use crate::map::{MapSection, Pending, SectionMeta, Sections, Slot, sections_of};
 use crate::shape::{ROOT_ZONES, Shape};
-use crate::types::{ListId, Location, Lsn, index, index64, low_u32};
+use crate::types::{ListId, Location, Lsn, index, low_u32};
 use crate::zones::{Holds, Zones};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ pub(crate) enum SectionKey {
 /// A list with its map.
 pub(crate) struct List {
     pub meta: ListMeta,
-    pub sections: Vec<Option<Box<MapSection>>>,
+    pub sections: Sections,
 }
 
 /// Where a block of a list lies in the map.
@@ -69,7 +69,7 @@ pub(crate) struct State {
     /// Deleted lists whose blocks are not all freed yet.
     pub draining: BTreeSet<ListId>,
     /// Sections that were read before the record that makes their list.
-    pub orphans: BTreeMap<ListId, Vec<Option<Box<MapSection>>>>,
+    pub orphans: BTreeMap<ListId, Sections>,
     /// Leaves that came into memory so far.
     pub leaves_made: u64,
     /// What the newest large commit has still to bring into the tables.
@@ -120,7 +120,7 @@ impl State {
     }
 
     fn slot(&self, key: LeafKey) -> Option<&Slot> {
-        let section = self.lists.get(&key.list)?.sections.get(index(key.section))?.as_ref()?;
+        let section = self.lists.get(&key.list)?.sections.get(key.section)?;
         section.slots.get(index(key.leaf))
     }
 
@@ -159,15 +159,12 @@ impl State {
         let sections = &self.lists.get(&list)?.sections;
         let shift = self.shape.section_blocks_shift();
         let leaf_blocks = u64::from(self.shape.leaf_blocks());
-        let last_section =
-            (end.saturating_sub(1) >> shift).min(u64::try_from(sections.len()).unwrap_or(0).saturating_sub(1));
-        for number in (first >> shift)..=last_section {
-            let Some(Some(section)) = sections.get(index64(number)) else { continue };
+        for (number, section) in sections.range(sections_of(first..end, shift)) {
             for (n, slot) in section.slots.iter().enumerate() {
                 let leaf = u32::try_from(n).expect("at most 64 leaves");
-                let start = (number << shift) + u64::from(leaf) * leaf_blocks;
+                let start = (u64::from(number) << shift) + u64::from(leaf) * leaf_blocks;
                 if matches!(slot, Slot::Cold) && start < end && start + leaf_blocks > first {
-                    return Some(LeafKey { list, section: low_u32(number), leaf });
+                    return Some(LeafKey { list, section: number, leaf });
                 }
             }
         }
@@ -175,20 +172,20 @@ impl State {
     }
 
     pub fn map_section(&self, list: ListId, number: u32) -> Option<&MapSection> {
-        self.lists.get(&list)?.sections.get(index(number))?.as_deref()
+        self.lists.get(&list)?.sections.get(number)
     }
 
     /// The first section at or after this one, in the order of lists.
     pub fn next_section(&mut self, from: (ListId, u32)) -> Option<((ListId, u32), &mut MapSection)> {
         self.lists.range_mut(from.0..).find_map(|(list, owner)| {
             let first = if *list == from.0 { from.1 } else { 0 };
-            let mut sections = (0..).zip(&mut owner.sections).skip(index(first));
-            sections.find_map(|(number, section)| Some(((*list, number), &mut **section.as_mut()?)))
+            let (number, section) = owner.sections.range_mut(u64::from(first)..u64::MAX).next()?;
+            Some(((*list, number), section))
         })
     }
 
     pub fn map_section_mut(&mut self, list: ListId, number: u32) -> Option<&mut MapSection> {
-        self.lists.get_mut(&list)?.sections.get_mut(index(number))?.as_deref_mut()
+        self.lists.get_mut(&list)?.sections.get_mut(number)
     }
 
     /// The section's place on the medium and in time.
@@ -236,10 +233,7 @@ impl State {
         let (key, at) = self.leaf_of(list, block);
         let (leaf_blocks, leaves) = (self.shape.leaf_blocks(), self.shape.section_leaves());
         let Some(owner) = self.lists.get_mut(&list) else { return false };
-        if owner.sections.len() <= index(key.section) {
-            owner.sections.resize_with(index(key.section) + 1, || None);
-        }
-        let section = owner.sections[index(key.section)].get_or_insert_with(|| Box::new(MapSection::new(leaves)));
+        let section = owner.sections.entry(key.section).get_or_insert_with(|| Box::new(MapSection::new(leaves)));
         if lsn < section.meta.lsn {
             return false;
         }
@@ -268,20 +262,14 @@ impl State {
         let shift = self.shape.section_blocks_shift();
         let leaf_blocks = u64::from(self.shape.leaf_blocks());
         let Some(owner) = self.lists.get_mut(&list) else { return };
-        let sections = u64::try_from(owner.sections.len()).unwrap_or(0);
-        let last = (end.saturating_sub(1) >> shift).min(sections.saturating_sub(1));
-        if sections == 0 || first >= end {
-            return;
-        }
-        for number in (first >> shift)..=last {
-            let Some(section) = owner.sections[index64(number)].as_deref_mut() else { continue };
+        for (number, section) in owner.sections.range_mut(sections_of(first..end, shift)) {
             if lsn < section.meta.lsn {
                 continue;
             }
             let mut touched = false;
             for n in 0..section.slots.len() {
                 let leaf_number = u32::try_from(n).expect("at most 64 leaves");
-                let start = (number << shift) + u64::from(leaf_number) * leaf_blocks;
+                let start = (u64::from(number) << shift) + u64::from(leaf_number) * leaf_blocks;
                 let from = first.clamp(start, start + leaf_blocks) - start;
                 let to = end.clamp(start, start + leaf_blocks) - start;
                 if from >= to {
@@ -306,7 +294,7 @@ impl State {
             }
             if touched {
                 let since = section.meta.lack(lsn);
-                note_lack(&mut self.dirty, SectionKey::Map(list, low_u32(number)), lsn, since);
+                note_lack(&mut self.dirty, SectionKey::Map(list, number), lsn, since);
             }
         }
     }
@@ -448,8 +436,8 @@ impl State {
         }
     }
 
-    /// Finds the names anew. While a log is replayed an older list, not yet deleted again, may bear the name of a newer one
-    /// whose page was written later.
+    /// Finds the names anew. While a log is replayed an older list, not yet deleted again, may bear the name of a newer
+    /// one whose page was written later.
     pub fn name_lists(&mut self) {
         let there = self.lists.iter().filter(|(_, list)| list.meta.state == ListState::There);
         self.names = there.map(|(id, list)| (list.meta.name.clone(), *id)).collect();
@@ -461,10 +449,7 @@ impl State {
             Some(list) => &mut list.sections,
             None => self.orphans.entry(list).or_default(),
         };
-        if sections.len() <= index(number) {
-            sections.resize_with(index(number) + 1, || None);
-        }
-        sections[index(number)] = Some(Box::new(section));
+        *sections.entry(number) = Some(Box::new(section));
     }
 
     fn remove_list(&mut self, list: ListId) {
@@ -473,9 +458,8 @@ impl State {
         if gone.meta.state == ListState::There {
             self.names.remove(&gone.meta.name);
         }
-        for (number, section) in gone.sections.iter().enumerate() {
-            let Some(section) = section else { continue };
-            let key = SectionKey::Map(list, u32::try_from(number).expect("fewer sections than 2^32"));
+        for (number, section) in gone.sections.iter() {
+            let key = SectionKey::Map(list, number);
             if let Some(dirty) = section.meta.dirty {
                 self.dirty.remove(&(dirty, key));
             }
@@ -483,6 +467,12 @@ impl State {
                 self.directory.release(slot, self.shape.slots_per_page);
             }
         }
+    }
+
+    /// What all sections have, of whatever table.
+    pub fn metas(&self) -> impl Iterator<Item = &SectionMeta> {
+        let maps = self.lists.values().flat_map(|list| list.sections.iter().map(|(_, section)| &section.meta));
+        maps.chain(self.list_pages.values()).chain(&self.zone_pages)
     }
 
     /// The page of the lists table that holds a list.
@@ -509,14 +499,7 @@ impl State {
 
     /// Memory that the tables take, about.
     pub fn memory(&self) -> u64 {
-        let sections: usize = self
-            .lists
-            .values()
-            .flat_map(|list| list.sections.iter())
-            .map(|section| {
-                size_of::<Option<Box<MapSection>>>() + section.as_ref().map_or(0, |section| section.memory())
-            })
-            .sum();
+        let sections: usize = self.lists.values().map(|list| list.sections.memory()).sum();
         let zones = self.zones.all.capacity() * size_of::<crate::zones::Zone>();
         u64::try_from(sections + zones).expect("memory fits in 64 bits")
     }
@@ -562,4 +545,4 @@ impl Directory {
 
 #[cfg(test)]
 #[path = "state_tests.rs"]
-mod tests;
+pub(crate) mod tests;

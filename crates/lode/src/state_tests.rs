@@ -2,43 +2,40 @@ use super::*;
 use crate::format::records::Compression;
 use lode_media::Geometry;
 
-/// The page of the older list was written before its deletion, the page of the newer one after: replay deletes the older.
+/// A state without anything in it.
+pub(crate) fn empty() -> State {
+    let geometry = Geometry { zones: 64, zone_bytes: 1 << 20, append_align: 4096, devices: 1 };
+    State::new(Shape::new(geometry).expect("a shape"))
+}
+
+/// A list named "v".
+pub(crate) fn list(list: u32, state: ListState) -> ListMeta {
+    let (compression, name) = (Compression::None, "v".to_owned());
+    ListMeta { list: ListId(list), block_shift: 12, compression, state, bytes: 1 << 20, name }
+}
+
+/// The page of the older list was written before its deletion, the page of the newer one after: replay deletes the
+/// older.
 #[test]
 fn a_name_belongs_to_the_newer_list_after_the_older_is_deleted_again() {
-    let geometry = Geometry { zones: 64, zone_bytes: 1 << 20, append_align: 4096, devices: 1 };
-    let mut state = State::new(Shape::new(geometry).expect("a shape"));
-    let meta = |list, there| ListMeta {
-        list: ListId(list),
-        block_shift: 12,
-        compression: Compression::None,
-        state: there,
-        bytes: 4096,
-        name: "v".to_owned(),
-    };
+    let mut state = empty();
     for order in [[2, 5], [5, 2]] {
         for list in order {
-            state.install_list(meta(list, ListState::There));
+            state.install_list(self::list(list, ListState::There));
         }
-        state.apply(&Record::List(meta(2, ListState::Draining)), Lsn(9));
+        state.apply(&Record::List(list(2, ListState::Draining)), Lsn(9));
         state.name_lists();
         assert_eq!(state.names.get("v"), Some(&ListId(5)));
     }
 }
 
-/// I3: a large commit is folded late. A section that a newer record has touched meanwhile lacks the older ones all the same.
+/// I3: a large commit is folded late. A section that a newer record has touched meanwhile lacks the older ones all the
+/// same.
 #[test]
 fn what_is_folded_late_moves_the_replay_start_back() {
-    let geometry = Geometry { zones: 64, zone_bytes: 1 << 20, append_align: 4096, devices: 1 };
-    let mut state = State::new(Shape::new(geometry).expect("a shape"));
+    let mut state = empty();
+    state.install_list(list(1, ListState::There));
     let list = ListId(1);
-    state.install_list(ListMeta {
-        list,
-        block_shift: 12,
-        compression: Compression::None,
-        state: ListState::There,
-        bytes: 1 << 20,
-        name: "v".to_owned(),
-    });
     state.zone_opened(9, crate::zones::Holds::Main, crate::types::SegmentId(1), Lsn(1));
     for page in [SectionKey::Zones(0), SectionKey::Lists(0)] {
         state.clean(page);

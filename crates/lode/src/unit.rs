@@ -110,49 +110,46 @@ impl Unit {
         crate::volume::check_range(volume.label(), size, offset, bytes)
     }
 
-    /// Reads: the unit's own shadow, else the committed state.
+    /// Reads: the unit's own shadow, else the committed state as it is at one instant.
     pub fn read_at(&self, volume: &Volume, offset: u64, into: &mut [u8]) -> Result<()> {
         self.check_range(volume, offset, len_u64(into.len()))?;
-        let block_bytes = volume.block_bytes();
-        let mut block_buffer = vec![0; index(block_bytes)];
-        let mut rest = into;
-        let mut at = offset;
-        while !rest.is_empty() {
-            let block = at / u64::from(block_bytes);
-            let within = index64(at % u64::from(block_bytes));
-            let len = rest.len().min(index(block_bytes) - within);
-            let (head, tail) = rest.split_at_mut(len);
-            self.read_block(volume.list(), block_bytes, block, &mut block_buffer)?;
-            head.copy_from_slice(&block_buffer[within..within + len]);
-            at += len_u64(len);
-            rest = tail;
+        let block_bytes = u64::from(volume.block_bytes());
+        let (first, within) = (offset / block_bytes, index64(offset % block_bytes));
+        let whole = (within + into.len()).next_multiple_of(index64(block_bytes));
+        if whole == into.len() {
+            return self.read_blocks(volume, first, into);
         }
+        let mut blocks = vec![0; whole];
+        self.read_blocks(volume, first, &mut blocks)?;
+        into.copy_from_slice(&blocks[within..within + into.len()]);
         Ok(())
     }
 
-    fn read_block(&self, list: ListId, block_bytes: u32, block: u64, into: &mut [u8]) -> Result<()> {
+    fn read_blocks(&self, volume: &Volume, first: u64, into: &mut [u8]) -> Result<()> {
+        let (list, block_bytes) = (volume.list(), volume.block_bytes());
         let shadow = self.lists.get(list);
-        match shadow.and_then(|shadow| shadow.blocks.get(block)) {
-            Some(Shadow::Data { piece, kind, checksum }) => {
-                let stored = self.arena.get(*piece);
-                let place = Location::new(1, 0, len_u32(stored.len()), *kind);
-                unpack(stored, place, *checksum, into).map_err(|problem| {
-                    Error::new(ErrorKind::Corrupt, format!("memory of unit {}: {problem}", self.id.0))
-                })
-            }
-            Some(Shadow::Spilled) => self.read_spilled(list, block, into),
-            None if shadow.is_some_and(|shadow| shadow.is_hole(block)) => {
-                into.fill(0);
-                Ok(())
-            }
-            None => {
-                self.disk.read_blocks(list, block_bytes, block, into)?;
-                if let Some(cut) = shadow.and_then(|shadow| shadow.cuts.get(&block)) {
-                    into[*cut..].fill(0);
+        let has = |block| shadow.is_some_and(|shadow| shadow.blocks.contains(block) || shadow.is_hole(block));
+        self.disk.read_blocks_but(list, block_bytes, first, into, has)?;
+        let Some(shadow) = shadow else { return Ok(()) };
+        for (block, into) in (first..).zip(into.chunks_mut(index(block_bytes))) {
+            match shadow.blocks.get(block) {
+                Some(Shadow::Data { piece, kind, checksum }) => {
+                    let stored = self.arena.get(*piece);
+                    let place = Location::new(1, 0, len_u32(stored.len()), *kind);
+                    unpack(stored, place, *checksum, into).map_err(|problem| {
+                        Error::new(ErrorKind::Corrupt, format!("memory of unit {}: {problem}", self.id.0))
+                    })?;
                 }
-                Ok(())
+                Some(Shadow::Spilled) => self.read_spilled(list, block, into)?,
+                None if shadow.is_hole(block) => into.fill(0),
+                None => {
+                    if let Some(cut) = shadow.cuts.get(&block) {
+                        into[*cut..].fill(0);
+                    }
+                }
             }
         }
+        Ok(())
     }
 
     fn read_spilled(&self, list: ListId, block: u64, into: &mut [u8]) -> Result<()> {
@@ -289,7 +286,7 @@ impl Unit {
                 head
             } else {
                 let mut buffer = vec![0; index(block_bytes)];
-                self.read_block(list, block_bytes, block, &mut buffer)?;
+                self.read_blocks(volume, block, &mut buffer)?;
                 buffer[within..within + len].copy_from_slice(head);
                 base = buffer;
                 &base
@@ -330,8 +327,8 @@ impl Unit {
         }
     }
 
-    /// Moves all data from memory into the log. A commit claims it as urgent: it never waits for the throttle (R29), and its
-    /// space was promised (P5).
+    /// Moves all data from memory into the log. A commit claims it as urgent: it never waits for the throttle (R29),
+    /// and its space was promised (P5).
     fn spill(&mut self, claim: Claim) -> Result<()> {
         let most = self.disk.shape.direct_bytes;
         let blocks_max = index(self.disk.shape.direct_blocks);
@@ -424,8 +421,8 @@ impl Unit {
             // What is cut off the last block must read as zeros if the volume grows again.
             let shadow = self.lists.of(volume.list());
             if !shadow.blocks.contains(last) {
-                // The commit writes that block in place of itself: nothing is promised for it, so that a volume can be made
-                // shorter on a full disk (P5).
+                // The commit writes that block in place of itself: nothing is promised for it, so that a volume can be
+                // made shorter on a full disk (P5).
                 let cut = shadow.cuts.entry(last).or_insert(usize::MAX);
                 *cut = (*cut).min(index64(within));
             } else if bytes < size {
@@ -449,7 +446,8 @@ impl Unit {
     }
 
     /// Everything the unit did becomes part of the committed state at one point of the merged stream. Never waits for
-    /// the device. `Conflict`: an operation has no meaning any more (the volume was deleted or cut short); nothing is applied.
+    /// the device. `Conflict`: an operation has no meaning any more (the volume was deleted or cut short); nothing is
+    /// applied.
     pub fn commit(mut self) -> Result<Lsn> {
         self.commit_in_place()
     }

@@ -1,6 +1,7 @@
 //! A volume: an indexed list seen as bytes.
 //!
-//! Every call is one operation: atomic whatever its length, at one point of the merged stream (Mime, multiblock writes).
+//! Every call is one operation: atomic whatever its length, at one point of the merged stream (Mime, multiblock
+//! writes).
 
 use crate::disk::Inner;
 use crate::disk::put::NewBlock;

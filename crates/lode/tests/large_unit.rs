@@ -1,5 +1,5 @@
-//! A unit of 400 MiB, and the memory that it takes: an allocator that counts is the only one to know, so this test has a
-//! process of its own.
+//! A unit of 400 MiB, and the memory that it takes: an allocator that counts is the only one to know, so this test has
+//! a process of its own.
 #![allow(clippy::unwrap_used)]
 
 use lode::{Disk, FormatOptions, OpenOptions, Survive, Unit, Volume, VolumeOptions};
@@ -42,7 +42,8 @@ fn held(medium: &RamMedium) -> u64 {
     NOW.load(Ordering::Relaxed) - medium.stored_bytes()
 }
 
-/// The most that was held while `work` ran, without the medium: that counts with the less of what it held before and after.
+/// The most that was held while `work` ran, without the medium: that counts with the less of what it held before and
+/// after.
 fn peak_of(medium: &RamMedium, work: impl FnOnce()) -> u64 {
     let stored = medium.stored_bytes();
     PEAK.store(NOW.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -50,8 +51,8 @@ fn peak_of(medium: &RamMedium, work: impl FnOnce()) -> u64 {
     PEAK.load(Ordering::Relaxed) - stored.min(medium.stored_bytes())
 }
 
-/// Every block, in an order that makes no runs. The words of a block are equal, so that the medium keeps but one of them.
-/// Tells the most that was held meanwhile.
+/// Every block, in an order that makes no runs. The words of a block are equal, so that the medium keeps but one of
+/// them. Tells the most that was held meanwhile.
 fn write_all(unit: &mut Unit, volume: &Volume, round: u64, medium: &RamMedium) -> u64 {
     let steps = (0..BLOCKS).step_by(500).map(|first| {
         peak_of(medium, || {
@@ -76,8 +77,8 @@ fn assert_all(volume: &Volume, round: Option<u64>) {
     }
 }
 
-/// R16: a unit of 100,000 blocks, 400 MiB, with 8 MiB of memory: whole or not at all, and what it holds in memory is not its
-/// data.
+/// R16: a unit of 100,000 blocks, 400 MiB, with 8 MiB of memory: whole or not at all, and what it holds in memory is
+/// not its data.
 #[test]
 fn a_unit_of_400_mib_commits_whole_in_little_memory() {
     let geometry = Geometry { zones: 1200, zone_bytes: 1 << 20, append_align: 4096, devices: 1 };

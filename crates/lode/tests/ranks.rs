@@ -31,8 +31,8 @@ const ORDER: [&str; 22] = [
 
 /// Files that may use a module that comes later. An entry that is not needed any more fails the test.
 ///
-/// All are one knot: a disk hands out volumes and units, these hold the disk, a unit writes to volumes, and a long write
-/// to a volume is a unit. The files in `disk` are its public calls; the rest of `disk` knows neither.
+/// All are one knot: a disk hands out volumes and units, these hold the disk, a unit writes to volumes, and a long
+/// write to a volume is a unit. The files in `disk` are its public calls; the rest of `disk` knows neither.
 const UPWARD: [(&str, &str); 6] = [
     ("disk/open.rs", "unit"),
     ("disk/open.rs", "volume"),

@@ -11,8 +11,8 @@ use lode::{Compression, Survive, Volume, VolumeOptions};
 const PIECE: u64 = 1 << 20;
 const BLOCK: usize = 4096;
 
-/// Runs the bench. *The Logical Disk*, section 5.3, loses 21 % of the write throughput and half of the read throughput, for
-/// reads cannot overlap decompression.
+/// Runs the bench. *The Logical Disk*, section 5.3, loses 21 % of the write throughput and half of the read throughput,
+/// for reads cannot overlap decompression.
 pub fn run(settings: &Settings) -> Result<Report> {
     let bytes = settings.pick(512 << 20, 32 << 20);
     let place = Places::new(settings).take("disk", settings.pick(4 << 30, 256 << 20))?;

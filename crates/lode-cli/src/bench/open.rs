@@ -68,8 +68,8 @@ fn geometry(bytes: u64) -> Geometry {
     Geometry { zones, zone_bytes, append_align: 4096, devices: 1 }
 }
 
-/// Half of the volume's blocks, in an order that looks random: a GiB after the other, or the map of all of it in the caches of
-/// the processor would be what is waited for. Checkpoints on the way would only cost time: the disk
+/// Half of the volume's blocks, in an order that looks random: a GiB after the other, or the map of all of it in the
+/// caches of the processor would be what is waited for. Checkpoints on the way would only cost time: the disk
 /// is closed and opened again, and what is written then leaves the log as any long-lived disk has it.
 fn fill(arguments: &ChildArguments) -> Result<Disk> {
     let medium = Arc::new(SparseMedium::create(&arguments.file, geometry(arguments.bytes))?);

@@ -3,7 +3,7 @@
 use std::{
     io::{BufRead, BufReader, Read},
     os::unix::net::UnixStream,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
     sync::Arc,
     thread,
@@ -234,19 +234,7 @@ fn tcp_serves_as_well() {
     assert_eq!(server.drain(Duration::from_secs(5)).dropped, 0);
 }
 
-/// Not a test: the server of the tests below, in a process of its own.
-#[test]
-#[ignore = "the other tests start it"]
-fn child_server() {
-    let Some(path) = std::env::var_os("LODE_NBD_TEST_SOCKET") else { return };
-    let listener = Listener::unix(PathBuf::from(path)).expect("the directory is the parent's");
-    let server = Server::start(listener, Arc::new(MemoryExports::with("disk", 1 << 30)), Limits::default());
-    let server = server.expect("the limits are sound");
-    println!("ready");
-    let _ = std::io::stdin().read_to_end(&mut Vec::new());
-    println!("{:?}", server.drain(Duration::from_secs(2)));
-}
-
+/// The example that serves a disk in memory, in a process of its own.
 struct Process(Child);
 
 impl Drop for Process {
@@ -258,18 +246,19 @@ impl Drop for Process {
 
 impl Process {
     fn start(path: &Path, descriptors: u32) -> Self {
-        let executable = std::env::current_exe().expect("it runs");
+        let test = std::env::current_exe().expect("it runs");
+        let example = test.ancestors().nth(2).expect("it lies in deps").join("examples/memory");
+        assert!(example.exists(), "missing: cargo build -p lode-nbd --example memory");
         let mut child = Command::new("sh")
             .arg("-c")
-            .arg(format!("ulimit -n {descriptors}; exec \"$0\" --exact interop::child_server --ignored --nocapture"))
-            .arg(executable)
-            .env("LODE_NBD_TEST_SOCKET", path)
+            .arg(format!("ulimit -n {descriptors}; exec \"$0\" \"$1\" 1073741824"))
+            .args([&*example, path])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .expect("there is a shell");
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-        assert!(lines.any(|line| line.is_ok_and(|line| line.contains("ready"))), "the server did not start");
+        assert!(lines.any(|line| line.is_ok()), "the server did not start");
         Process(child)
     }
 
@@ -289,7 +278,7 @@ fn without_descriptors_the_server_waits_and_goes_on() {
     let held: Vec<_> = (0..60).map(|_| UnixStream::connect(&path).expect("the queue is long")).collect();
     thread::sleep(Duration::from_millis(300));
     drop(held);
-    let uri = format!("nbd+unix:///disk?socket={}", path.display());
+    let uri = format!("nbd+unix:///memory?socket={}", path.display());
     let text = run(tool("nbdinfo").arg("--size").arg(uri));
     assert_eq!(text.trim(), "1073741824");
     drop(process);
@@ -308,7 +297,7 @@ fn memory_has_a_ceiling_that_the_kernel_sees() {
             stream.set_write_timeout(Some(Duration::from_millis(200))).expect("not zero");
             let mut client = crate::support::Client { stream, cookie: 0 };
             client.greet();
-            client.go("disk");
+            client.go("memory");
             client
         })
         .collect();
@@ -321,6 +310,6 @@ fn memory_has_a_ceiling_that_the_kernel_sees() {
     assert!(grown > 30 << 10, "the test makes the server hold nothing: {grown} KiB");
     assert!(grown < (256 + 64) << 10, "{grown} KiB for a budget of 256 MiB");
     drop(held);
-    let uri = format!("nbd+unix:///disk?socket={}", path.display());
+    let uri = format!("nbd+unix:///memory?socket={}", path.display());
     eventually("it serves", || !run(tool("nbdinfo").arg("--size").arg(&uri)).is_empty());
 }

@@ -1,5 +1,5 @@
-//! The life after a crash: two writes with a flush between, a kill, another opening. Every other such life begins with a
-//! kill, so that its writes meet tables that are not in memory.
+//! The life after a crash: two writes with a flush between, a kill, another opening. Every other such life begins with
+//! a kill, so that its writes meet tables that are not in memory.
 
 use crate::content::{content_hash, difference};
 use crate::crash::CrashImage;

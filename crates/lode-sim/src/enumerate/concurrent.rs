@@ -2,9 +2,9 @@
 //!
 //! Nothing here happens twice alike, so a seed names only what is tried. What holds is checked all the same: every call
 //! gives back a position, and positions order all operations into one stream. After the run the model does them in that
-//! order; the disk, still open, must equal its last state. Then the recorded trace is cut at drawn points, and what each
-//! image holds must be a state of that one stream (P2): not before what a flush had covered that had returned (P3), not
-//! behind the first operation that had not begun.
+//! order; the disk, still open, must equal its last state. Then the recorded trace is cut at drawn points, and what
+//! each image holds must be a state of that one stream (P2): not before what a flush had covered that had returned
+//! (P3), not behind the first operation that had not begun.
 //!
 //! Each client has a volume of its own, so that nobody else's writes explain what it reads there. The volumes `p0` and
 //! `p1` belong to all: a unit that writes one writes the same block of the other too, and they must always agree (P1).

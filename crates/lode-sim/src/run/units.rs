@@ -35,7 +35,8 @@ impl Run<'_> {
             && *bytes >= self.model.unit_bytes(number, &name)
             && *bytes < self.model.unit_reach(number, &name)
         {
-            // Others have cut the volume shorter still: whether the unit's own cut then heals the conflict is left open.
+            // Others have cut the volume shorter still: whether the unit's own cut then heals the conflict is left
+            // open.
             self.units.insert(number, unit);
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! Where checkpoints are written: the two streams of tables, and the zones for all side streams.
 //!
-//! Writing never opens a zone: what finds no room says so, and room is made when nothing is on its way. For when no zone is
-//! left, a root has to be written, and that must not pass over anything that is taken and not yet there (I3).
+//! Writing never opens a zone: what finds no room says so, and room is made when nothing is on its way. For when no
+//! zone is left, a root has to be written, and that must not pass over anything that is taken and not yet there (I3).
 
 use crate::disk::Inner;
 use crate::disk::space::Claim;
@@ -14,8 +14,8 @@ use crate::zones::Holds;
 use lode_media::Position;
 
 impl Inner {
-    /// Makes sure that both table streams have room for `data` bytes, going on in other zones if not. Nothing that is to be
-    /// written may be taken yet: when zones are lacking, a root is written, which must not pass over it.
+    /// Makes sure that both table streams have room for `data` bytes, going on in other zones if not. Nothing that is
+    /// to be written may be taken yet: when zones are lacking, a root is written, which must not pass over it.
     pub(super) fn table_room(&self, data: u32) -> Result<()> {
         for holds in [Holds::TableA, Holds::TableB] {
             if self.fits_in(holds, data) {

@@ -26,6 +26,31 @@ impl Inner {
         }
     }
 
+    /// The first section of a list that is there, from this one on.
+    pub fn section_from(&self, list: ListId, from: u32) -> Option<u32> {
+        let core = self.core.lock();
+        let mut sections = core.state.lists.get(&list)?.sections.range(u64::from(from)..u64::MAX);
+        Some(sections.next()?.0)
+    }
+
+    /// The stored blocks of one section of a list.
+    pub fn section_blocks(&self, list: ListId, number: u32) -> Result<Vec<(u64, Location, u32)>> {
+        let shift = self.shape.section_blocks_shift();
+        let first = u64::from(number) << shift;
+        self.load_range(list, first, first + (1 << shift))?;
+        let core = self.core.lock();
+        let mut blocks = Vec::new();
+        if let Some(section) = core.state.map_section(list, number) {
+            for (n, slot) in section.slots.iter().enumerate() {
+                let start = first + len_u64(n) * u64::from(self.shape.leaf_blocks());
+                if let Slot::Loaded(leaf) = slot {
+                    blocks.extend(leaf.iter().map(|(at, place, checksum)| (start + u64::from(at), place, checksum)));
+                }
+            }
+        }
+        Ok(blocks)
+    }
+
     /// Loads one leaf. Returns also if it is loaded already, or gone.
     pub fn load(&self, key: LeafKey) -> Result<()> {
         let what = format!("the map of list {}, section {} leaf {}", key.list.0, key.section, key.leaf);

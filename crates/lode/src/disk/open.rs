@@ -67,7 +67,8 @@ impl Disk {
     pub fn format(medium: Arc<dyn Medium>, options: &FormatOptions) -> Result<()> {
         let geometry = medium.geometry();
         let shape = Shape::new(geometry)?;
-        // A disk made where one of the same name was goes on counting, so that nothing of that one is taken for its own.
+        // A disk made where one of the same name was goes on counting, so that nothing of that one is taken for its
+        // own.
         let (number, epoch) =
             crate::roots::find(&*medium).map_or((0, 0), |old| (old.image.root.number, old.image.root.epoch + 1));
         let root = Root {

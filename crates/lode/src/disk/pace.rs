@@ -1,7 +1,8 @@
 //! Pacing: while space is low, users bring in what the cleaner gains, while it gains it.
 //!
-//! Whoever writes faster than zones are cleaned would else take at once all that a round of cleaning has gained, and then
-//! wait for the whole of the next one. So a round pays out its gain step by step, and new data waits for the next step.
+//! Whoever writes faster than zones are cleaned would else take at once all that a round of cleaning has gained, and
+//! then wait for the whole of the next one. So a round pays out its gain step by step, and new data waits for the next
+//! step.
 
 use super::space::LOW_ZONES;
 use super::{Core, Inner};
@@ -38,8 +39,8 @@ impl Inner {
         }
     }
 
-    /// Nothing is cleaned now: there is space, or no more is to be gained. Near to where cleaning begins again, users get a zone
-    /// at a time.
+    /// Nothing is cleaned now: there is space, or no more is to be gained. Near to where cleaning begins again, users
+    /// get a zone at a time.
     pub fn rest_pacing(&self, low: bool) {
         let mut core = self.core.lock();
         if low || core.available() >= PACED_ZONES {

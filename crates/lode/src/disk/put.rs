@@ -11,6 +11,7 @@ use crate::fold::FOLD_STEP;
 use crate::format::records::{
     Freed, ListMeta, ListState, Record, data_bytes, encode_data, encode_one_put, encode_put, put_bytes,
 };
+use crate::map::sections_of;
 use crate::state::{ColdLeaf, LeafKey};
 use crate::types::{Kind, ListId, Location, Lsn, UnitId, index, len_u32, len_u64};
 use parking_lot::MutexGuard;
@@ -322,7 +323,8 @@ impl Core {
         lsn
     }
 
-    /// The discards that turn the blocks `first..end` of a list into holes: one for each stretch of leaves with blocks in it.
+    /// The discards that turn the blocks `first..end` of a list into holes: one for each stretch of leaves with blocks
+    /// in it.
     pub fn discards(&mut self, list: ListId, first: u64, end: u64) -> std::result::Result<Vec<Record>, ColdLeaf> {
         self.state.fold_some(usize::MAX);
         let mut records = Vec::new();
@@ -331,14 +333,9 @@ impl Core {
         }
         let Some(owner) = self.state.lists.get(&list) else { return Ok(records) };
         let (shift, leaf_blocks) = (self.state.shape.section_blocks_shift(), u64::from(self.state.shape.leaf_blocks()));
-        let last = (end.saturating_sub(1) >> shift).min(len_u64(owner.sections.len()).saturating_sub(1));
-        if first >= end || owner.sections.is_empty() {
-            return Ok(records);
-        }
-        for number in (first >> shift)..=last {
-            let Some(section) = &owner.sections[crate::types::index64(number)] else { continue };
+        for (number, section) in owner.sections.range(sections_of(first..end, shift)) {
             for (n, slot) in section.slots.iter().enumerate() {
-                let start = (number << shift) + len_u64(n) * leaf_blocks;
+                let start = (u64::from(number) << shift) + len_u64(n) * leaf_blocks;
                 let (from, to) = (first.clamp(start, start + leaf_blocks), end.clamp(start, start + leaf_blocks));
                 let crate::map::Slot::Loaded(leaf) = slot else { continue };
                 if from >= to || leaf.is_empty() {

@@ -54,13 +54,26 @@ type Missing = SmallVec<[(usize, Location, u32); 1]>;
 impl Inner {
     /// Fills `into` with `count` whole blocks of a list from `first` on, committed state.
     pub fn read_blocks(&self, list: ListId, block_bytes: u32, first: u64, into: &mut [u8]) -> Result<()> {
+        self.read_blocks_but(list, block_bytes, first, into, |_| false)
+    }
+
+    /// As [`Inner::read_blocks`], and leaves blocks as they are in `into` that the caller has already.
+    pub fn read_blocks_but(
+        &self,
+        list: ListId,
+        block_bytes: u32,
+        first: u64,
+        into: &mut [u8],
+        has: impl Fn(u64) -> bool,
+    ) -> Result<()> {
         if into.len() == index(block_bytes)
+            && !has(first)
             && let Some(done) = self.read_one(list, first, into)
         {
             return done;
         }
         loop {
-            let sources = match self.sources(list, block_bytes, first, into) {
+            let sources = match self.sources(list, block_bytes, first, into, &has) {
                 Ok(sources) => sources,
                 Err(ColdLeaf(key)) => {
                     self.load(key)?;
@@ -103,11 +116,17 @@ impl Inner {
         block_bytes: u32,
         first: u64,
         into: &mut [u8],
+        has: impl Fn(u64) -> bool,
     ) -> std::result::Result<Sources, ColdLeaf> {
         let core = self.core.lock();
         let mut sources = Sources::with_capacity(into.len() / index(block_bytes));
         for (n, into) in into.chunks_mut(index(block_bytes)).enumerate() {
-            sources.push(match core.state.lookup(list, first + len_u64(n))? {
+            let block = first + len_u64(n);
+            if has(block) {
+                sources.push(Source::Done);
+                continue;
+            }
+            sources.push(match core.state.lookup(list, block)? {
                 None => {
                     into.fill(0);
                     Source::Done

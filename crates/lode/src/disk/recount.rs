@@ -1,8 +1,8 @@
 //! What a repair has to do beyond recovery: the usage of the zones is counted anew.
 //!
 //! Sections are written one by one, so some hold records of the part of the log that is lost and others do not. What
-//! the zones table says may then not be what the map says, and a zone taken for empty may hold blocks. So before anything
-//! is erased the map is read as a whole, and believed.
+//! the zones table says may then not be what the map says, and a zone taken for empty may hold blocks. So before
+//! anything is erased the map is read as a whole, and believed.
 
 use super::Inner;
 use crate::map::Slot;
@@ -29,7 +29,7 @@ impl Inner {
             }
             let core = self.core.lock();
             let Some(owner) = core.state.lists.get(&list) else { continue };
-            for slot in owner.sections.iter().flatten().flat_map(|section| &section.slots) {
+            for slot in owner.sections.iter().flat_map(|(_, section)| &section.slots) {
                 let Slot::Loaded(leaf) = slot else { continue };
                 leaf.for_each(|_, place, _| {
                     let zone = counted.entry(place.zone()).or_default();

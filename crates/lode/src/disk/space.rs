@@ -58,8 +58,8 @@ impl Claim {
         }
     }
 
-    /// So many zones must be ready before a segment is opened: it and the two that it announces (R11). The keeper makes do
-    /// with fewer when there are no more: it is about to free some.
+    /// So many zones must be ready before a segment is opened: it and the two that it announces (R11). The keeper makes
+    /// do with fewer when there are no more: it is about to free some.
     pub fn ready_min(self, available: usize) -> usize {
         if self == Claim::Keeper { available.clamp(1, READY_ZONES) } else { READY_ZONES }
     }
@@ -88,7 +88,8 @@ impl Inner {
                 crate::mark("space: cleaning is fruitless");
                 return Err(self.full(&core, 0));
             }
-            // Volumes may outlive the threads, which end with the last handle of the disk: then the caller does the work.
+            // Volumes may outlive the threads, which end with the last handle of the disk: then the caller does the
+            // work.
             if self.options.background && !core.stop {
                 let rounds = core.rounds;
                 self.keeper.notify_all();

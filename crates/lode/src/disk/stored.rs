@@ -1,5 +1,5 @@
-//! Reading stored bytes in bulk, for compressed blocks, the cleaner and the scrub: what lies close together is read in one go, with what lies
-//! between.
+//! Reading stored bytes in bulk, for compressed blocks, the cleaner and the scrub: what lies close together is read in
+//! one go, with what lies between.
 
 use super::Inner;
 use crate::format::crc;
@@ -14,7 +14,8 @@ const STRETCH_MAX: u32 = 512 << 10;
 const STRETCHES: usize = 64;
 
 impl Inner {
-    /// The stored bytes of places on the medium, verified: an error for each that is damaged. What lies close together is read in one go, with what lies between.
+    /// The stored bytes of places on the medium, verified: an error for each that is damaged. What lies close together
+    /// is read in one go, with what lies between.
     pub fn read_stored(&self, places: &[(Location, u32)]) -> Vec<std::result::Result<Vec<u8>, Unread>> {
         if places.is_empty() {
             return Vec::new();

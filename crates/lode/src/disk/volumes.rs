@@ -111,25 +111,12 @@ impl Inner {
     /// Counts the stored blocks of a list, section by section.
     fn mapped_blocks(&self, list: ListId) -> Result<u64> {
         self.fold_all();
-        let shift = self.shape.section_blocks_shift();
-        let mut count = 0;
-        let mut number = 0;
-        loop {
-            let sections = self.core.lock().state.lists.get(&list).map_or(0, |list| len_u64(list.sections.len()));
-            if number >= sections {
-                return Ok(count);
-            }
-            self.load_range(list, number << shift, (number + 1) << shift)?;
-            let core = self.core.lock();
-            if let Some(section) = core.state.map_section(list, crate::types::low_u32(number)) {
-                for slot in &section.slots {
-                    if let crate::map::Slot::Loaded(leaf) = slot {
-                        count += len_u64(leaf.iter().count());
-                    }
-                }
-            }
-            number += 1;
+        let (mut count, mut from) = (0, 0);
+        while let Some(number) = self.section_from(list, from) {
+            count += len_u64(self.section_blocks(list, number)?.len());
+            from = number + 1;
         }
+        Ok(count)
     }
 
     pub fn resize_volume(self: &Arc<Self>, name: &str, bytes: u64) -> Result<Lsn> {

@@ -30,7 +30,8 @@ record! {
         4 count: u32,
         /// The first block.
         8 first: u64,
-        /// Where the first one lies: zone 22 bits, offset / 16 24 bits, stored length - 1 16 bits, kind 2 bits (0 raw, 1 lz4).
+        /// Where the first one lies: zone 22 bits, offset / 16 24 bits, stored length - 1 16 bits, kind 2 bits (0 raw,
+        /// 1 lz4).
         16 place: u64,
     }
 }
@@ -121,8 +122,8 @@ record! {
 }
 
 record! {
-    /// Commit: the unit whose changes stand right before this record is committed. Written for a unit that has spilled or needs
-    /// several batches; what another one did stands in one batch and counts with that.
+    /// Commit: the unit whose changes stand right before this record is committed. Written for a unit that has spilled
+    /// or needs several batches; what another one did stands in one batch and counts with that.
     Commit: 16 {
         /// The unit.
         0 unit: u64,
@@ -433,7 +434,8 @@ impl Record {
     }
 }
 
-/// Whether every place of a run of `count` blocks from `place` lies within a zone of this size, in a kind that is known.
+/// Whether every place of a run of `count` blocks from `place` lies within a zone of this size, in a kind that is
+/// known.
 pub(crate) fn run_fits(place: Location, count: usize, zones: u32, zone_bytes: u32) -> bool {
     let end = u64::from(place.offset()) + u64::from(place.footprint()) * len_u64(count);
     !place.is_none()

@@ -45,8 +45,8 @@ impl Side {
         self.offset + shape.head
     }
 
-    /// Takes the place of the next batch, with `data` bytes of data in front of its records. It must fit. What remains to
-    /// be done, [`Batch::head`] and [`Batch::body`], needs no lock.
+    /// Takes the place of the next batch, with `data` bytes of data in front of its records. It must fit. What remains
+    /// to be done, [`Batch::head`] and [`Batch::body`], needs no lock.
     pub fn begin(&mut self, shape: &Shape, disk: u128, data: u32, records: Vec<u8>, count: u32) -> Batch {
         let zone = self.zone.expect("it fits, so there is a zone");
         let content = Header::content_bytes(shape.head, data, len_u32(records.len()));

@@ -7,8 +7,9 @@
 //!   open ──seal──> queue ──append begins──> in flight ──ends──> appended ──sync──> durable
 //! ```
 //! Invariants: W1 a place is given out once, at the write. W2 `appended` and `durable` are sequences below which all
-//! batches are so. W3 each header names the next two zones, already erased (R11); fewer only while the keeper works with the last free ones. W4 a segment always has room for its
-//! footer. This file decides nothing about space and does no I/O.
+//! batches are so. W3 each header names the next two zones, already erased (R11); fewer only while the keeper works
+//! with the last free ones. W4 a segment always has room for its footer. This file decides nothing about space and does
+//! no I/O.
 
 use crate::format::VERSION;
 #[cfg(test)]
@@ -458,8 +459,8 @@ impl Writer {
         Some(Waiting::Sealed(waiting))
     }
 
-    /// Called when no table lacks any record: if everything is durable, replay can begin right behind it, and no segment
-    /// before that is needed, not even to find the way.
+    /// Called when no table lacks any record: if everything is durable, replay can begin right behind it, and no
+    /// segment before that is needed, not even to find the way.
     pub fn begin_replay_here(&mut self) {
         let at_rest = self.open.as_ref().is_none_or(|open| open.count == 0) && self.durable == self.sequence;
         if !at_rest {

@@ -8,10 +8,12 @@
 
 pub(crate) mod leaf;
 pub(crate) mod page;
+mod sections;
 
 use crate::format::object::ObjectRef;
 use crate::types::{Location, Lsn};
 use leaf::Leaf;
+pub(crate) use sections::{Sections, sections_of};
 use std::collections::BTreeMap;
 
 /// A change that waits until its leaf is loaded. Blocks are counted from the start of the leaf.

@@ -1,5 +1,5 @@
-//! The blocks of a unit by number: few in a sorted row, which costs no memory of its own for the smallest units; many in a
-//! tree.
+//! The blocks of a unit by number: few in a sorted row, which costs no memory of its own for the smallest units; many
+//! in a tree.
 
 use super::shadow::Shadow;
 use smallvec::SmallVec;

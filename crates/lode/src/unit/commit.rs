@@ -15,6 +15,7 @@ use crate::disk::space::Claim;
 use crate::disk::{Core, Inner};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::records::{Record, put_bytes};
+use crate::map::sections_of;
 use crate::types::{ListId, Location, Lsn, index64, len_u32, len_u64};
 use crate::volume::Volume;
 use smallvec::SmallVec;
@@ -94,8 +95,8 @@ impl Unit {
         }
     }
 
-    /// Loads the leaves of all blocks that the unit changes: one after the other outside of the lock, so that the commit
-    /// finds all of them.
+    /// Loads the leaves of all blocks that the unit changes: one after the other outside of the lock, so that the
+    /// commit finds all of them.
     fn load_all(&self, disk: &Inner) -> Result<()> {
         for (list, shadow) in self.lists.iter() {
             let leaf_blocks = u64::from(disk.shape.leaf_blocks());
@@ -116,8 +117,8 @@ impl Unit {
         Ok(())
     }
 
-    /// Makes the blocks that were cut inside part of the unit, out of what is committed now: what others wrote in front of
-    /// the cut stays. Their places are remembered, and asked for again when the commit is applied.
+    /// Makes the blocks that were cut inside part of the unit, out of what is committed now: what others wrote in front
+    /// of the cut stays. Their places are remembered, and asked for again when the commit is applied.
     fn cut_blocks(&mut self) -> Result<()> {
         self.cut_bases.clear();
         if self.lists.iter().all(|(_, shadow)| shadow.cuts.is_empty()) {
@@ -137,7 +138,8 @@ impl Unit {
         Ok(())
     }
 
-    /// The cuts that count: in blocks that neither the unit itself nor a hole replaces, and that are still there at the end.
+    /// The cuts that count: in blocks that neither the unit itself nor a hole replaces, and that are still there at the
+    /// end.
     fn cut_volumes(&self) -> Vec<(Volume, u64, usize)> {
         let core = self.disk.core.lock();
         let mut volumes = Vec::new();
@@ -155,8 +157,8 @@ impl Unit {
         volumes
     }
 
-    /// What lies behind the end in the volume's last block must read as zeros if the volume grows again. The unit holds that
-    /// block with what it was before somebody cut the volume inside of it.
+    /// What lies behind the end in the volume's last block must read as zeros if the volume grows again. The unit holds
+    /// that block with what it was before somebody cut the volume inside of it.
     fn trim(&mut self, list: ListId, bytes: u64) -> Result<()> {
         crate::mark("unit: its last block cut at the commit");
         let volume = {
@@ -352,7 +354,8 @@ impl Unit {
         Ok(self.is_committed(core))
     }
 
-    /// Places what is in memory and writes the Puts of all blocks of a list, in order. `olds` are their places till now.
+    /// Places what is in memory and writes the Puts of all blocks of a list, in order. `olds` are their places till
+    /// now.
     fn put(&self, core: &mut Core, list: ListId, shadow: &ListShadow, olds: &mut impl Iterator<Item = Location>) {
         let mut run = Run::default();
         for ((block, shadow), old) in shadow.blocks.iter().zip(olds) {
@@ -387,12 +390,7 @@ impl Inner {
         let Some(owner) = core.state.lists.get(&list) else { return 0 };
         let shift = self.shape.section_blocks_shift();
         let mut bytes = 0;
-        for (number, section) in owner.sections.iter().enumerate().skip(index64((first >> shift).min(1 << 24))) {
-            let number = len_u64(number);
-            if (number << shift) >= end {
-                break;
-            }
-            let Some(section) = section else { continue };
+        for (_, section) in owner.sections.range(sections_of(first..end, shift)) {
             let leaves = section.slots.iter().filter(|slot| !matches!(slot, crate::map::Slot::Absent)).count();
             let zones = u64::from(self.shape.leaf_blocks().min(self.shape.zones));
             bytes += len_u64(leaves) * (40 + 12 * zones);

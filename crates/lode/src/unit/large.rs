@@ -112,8 +112,8 @@ impl Unit {
         Ok(Entry { list, block, place, checksum, old, lsn: Lsn(0), reserved, folded: false })
     }
 
-    /// Builds again what others have changed since. If that is more than single blocks, everything is to be prepared once
-    /// more; who is not `patient` any more does it here, in one hold.
+    /// Builds again what others have changed since. If that is more than single blocks, everything is to be prepared
+    /// once more; who is not `patient` any more does it here, in one hold.
     pub(super) fn refresh(&self, core: &mut Core, built: &mut Built, patient: bool) -> std::result::Result<(), Again> {
         let watch = core.state.watch.replace(Watch::default()).unwrap_or_default();
         let mut changed = watch.blocks;

@@ -11,8 +11,8 @@ const CHUNK: usize = 64 << 10;
 /// Emptied chunks.
 pub(crate) type Chunks = SmallVec<[Vec<u8>; 1]>;
 
-/// Bytes of blocks, one behind the other in chunks: a unit of many blocks asks the allocator for few things, and a small
-/// one for none, as its first chunk comes from the disk and goes back there.
+/// Bytes of blocks, one behind the other in chunks: a unit of many blocks asks the allocator for few things, and a
+/// small one for none, as its first chunk comes from the disk and goes back there.
 #[derive(Default)]
 pub(crate) struct Arena {
     /// The one that is being filled: number `full.len()`.

@@ -9,8 +9,8 @@ fn stamp(block: u64, turn: u8) -> [u8; 512] {
     bytes
 }
 
-/// R16: right after the commit of a unit of many batches its blocks wait to be folded into the tables. Everybody sees them
-/// all the same, whoever changes one changes the newest, and the cleaner takes nothing for damage.
+/// R16: right after the commit of a unit of many batches its blocks wait to be folded into the tables. Everybody sees
+/// them all the same, whoever changes one changes the newest, and the cleaner takes nothing for damage.
 #[test]
 fn what_a_large_unit_has_committed_counts_before_it_is_in_the_tables() {
     let medium = medium(96, 64 << 10, 512);
@@ -57,8 +57,8 @@ fn what_a_large_unit_has_committed_counts_before_it_is_in_the_tables() {
     expect(&Disk::open(medium, &options).unwrap(), &turns);
 }
 
-/// R28: what a unit spills is work of users, for which cleaning goes on, though none of it counts before the commit. (A keeper
-/// that took it for idle time stopped, and the unit got `Full` with half of the space free.)
+/// R28: what a unit spills is work of users, for which cleaning goes on, though none of it counts before the commit. (A
+/// keeper that took it for idle time stopped, and the unit got `Full` with half of the space free.)
 #[test]
 fn cleaning_goes_on_while_a_unit_spills_more_than_is_free() {
     let options = OpenOptions { background: true, unit_memory_bytes: 64 << 10, ..OpenOptions::default() };
@@ -76,4 +76,29 @@ fn cleaning_goes_on_while_a_unit_spills_more_than_is_free() {
         }
         unit.commit().unwrap();
     }
+}
+
+/// R16: a list is deleted while the blocks that a large unit put there wait to be folded. They are freed with it. (The list
+/// was taken for empty.)
+#[test]
+fn a_list_is_deleted_before_what_a_large_unit_wrote_is_folded() {
+    let medium = medium(96, 64 << 10, 512);
+    let options = OpenOptions { unit_memory_bytes: 16 << 10, ..quiet() };
+    let disk = Disk::open(medium.clone(), &options).unwrap();
+    let volume = VolumeOptions { bytes: BLOCKS * 512, block_bytes: 512, ..Default::default() };
+    let first = disk.create_volume("folded first", &volume).unwrap();
+    let second = disk.create_volume("v", &volume).unwrap();
+    let mut unit = disk.begin().unwrap();
+    for block in 0..BLOCKS {
+        unit.write_at(&first, block * 7 % BLOCKS * 512, &stamp(block, 1)).unwrap();
+    }
+    unit.write_at(&second, 0, &stamp(0, 1)).unwrap();
+    unit.commit().unwrap();
+    drop((first, second));
+    disk.delete_volume("v").unwrap();
+    assert_eq!(disk.info().unwrap().blocks, BLOCKS);
+    disk.flush(Survive::Power).unwrap();
+    drop(disk);
+    assert_eq!(Disk::check(medium.clone()).unwrap().problems, Vec::<String>::new());
+    Disk::open(medium, &options).unwrap().create_volume("v", &VolumeOptions::default()).unwrap();
 }

@@ -26,8 +26,8 @@ fn what_a_cut_took_from_a_block_does_not_come_back_with_a_unit_that_wrote_anothe
     assert_eq!(found[300..], [0; 212], "what the resize cut off is back");
 }
 
-/// A unit makes a volume shorter than its own writes reach, and others make it shorter still: nothing of the unit is lost
-/// but what it cut itself.
+/// A unit makes a volume shorter than its own writes reach, and others make it shorter still: nothing of the unit is
+/// lost but what it cut itself.
 #[test]
 fn a_unit_cuts_its_own_writes_although_others_have_cut_more() {
     let disk = Disk::open(medium(64, 64 << 10, 512), &quiet()).unwrap();

@@ -62,8 +62,8 @@ fn a_batch_with_one_wrong_field_is_the_end_of_the_log() {
 }
 
 /// R7: the zone's filling tells, and nothing else does. An epoch's first batch is lost in a cut and the ones behind it
-/// stay. The next epoch takes the zone again, and its first batch has the place, the length and the sequence of the lost
-/// one: the old batch behind it follows in every number, and would bring back what was lost.
+/// stay. The next epoch takes the zone again, and its first batch has the place, the length and the sequence of the
+/// lost one: the old batch behind it follows in every number, and would bring back what was lost.
 #[test]
 fn a_batch_of_an_older_filling_that_fits_in_every_other_number_never_counts() {
     let tape = Tape::formatted(48, 32 << 10, 512);
@@ -97,8 +97,8 @@ fn a_block_torn_behind_the_witness_ends_the_log_before_its_batch() {
     }
 }
 
-/// A disk whose log has sealed some segments, all of it durable and witnessed; the places of the sealed ones' batches by
-/// segment, in order; and what its blocks are full of.
+/// A disk whose log has sealed some segments, all of it durable and witnessed; the places of the sealed ones' batches
+/// by segment, in order; and what its blocks are full of.
 fn with_sealed_segments() -> (Arc<Tape>, Vec<Vec<Position>>, Vec<u8>) {
     let tape = Tape::formatted(48, 32 << 10, 512);
     let disk = open(&tape);
@@ -118,8 +118,8 @@ fn with_sealed_segments() -> (Arc<Tape>, Vec<Vec<Position>>, Vec<u8>) {
     (tape.restart(), segments, values)
 }
 
-/// R12: the footer is a second copy of a sealed segment's records. A batch whose head is ruined before the witness loses
-/// nothing: recovery reads the footer, and so does the cleaner, who must not take what he cannot name for dead.
+/// R12: the footer is a second copy of a sealed segment's records. A batch whose head is ruined before the witness
+/// loses nothing: recovery reads the footer, and so does the cleaner, who must not take what he cannot name for dead.
 #[test]
 fn a_sealed_segment_with_a_ruined_head_is_read_and_cleaned_by_its_footer() {
     let (tape, segments, expected) = with_sealed_segments();
@@ -144,8 +144,8 @@ fn a_sealed_segment_with_a_ruined_head_is_read_and_cleaned_by_its_footer() {
     }
 }
 
-/// R12: the batches are the first copy. Without its trailer the footer is not found, and the segment is walked; only when a
-/// batch is ruined as well is something missing, and then it is told.
+/// R12: the batches are the first copy. Without its trailer the footer is not found, and the segment is walked; only
+/// when a batch is ruined as well is something missing, and then it is told.
 #[test]
 fn a_sealed_segment_without_its_trailer_is_walked() {
     let (tape, segments, expected) = with_sealed_segments();

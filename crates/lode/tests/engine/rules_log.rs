@@ -114,8 +114,8 @@ fn what_the_cleaner_moved_is_durable_before_the_record_that_shows_it() {
     }
 }
 
-/// R8: a header or root may say W only if a sync was issued after all appends up to W had ended, and returned before the
-/// header was built. Of every append in `tape` since `from`.
+/// R8: a header or root may say W only if a sync was issued after all appends up to W had ended, and returned before
+/// the header was built. Of every append in `tape` since `from`.
 fn check_witnesses(tape: &Tape, from: usize) -> usize {
     let events = tape.events();
     let ends: Vec<(usize, u64)> =
@@ -138,8 +138,8 @@ fn check_witnesses(tape: &Tape, from: usize) -> usize {
     checked
 }
 
-/// R8: while a sync is on its way another batch is appended and done. That sync does not cover it: no header may say so,
-/// and a flush of it needs another sync. Believed, a cut would be taken for damage, or the flush would be a lie.
+/// R8: while a sync is on its way another batch is appended and done. That sync does not cover it: no header may say
+/// so, and a flush of it needs another sync. Believed, a cut would be taken for damage, or the flush would be a lie.
 #[test]
 fn a_batch_appended_during_a_sync_is_not_witnessed_by_it() {
     let tape = Tape::formatted(48, 32 << 10, 512);
@@ -212,8 +212,8 @@ fn a_gap_before_the_witness_is_damage_and_never_truncates() {
     }
 }
 
-/// R8: the newest flush has no witness. Lost later by a device that lied, it looks like a cut, unless the client kept its
-/// position and asks for it.
+/// R8: the newest flush has no witness. Lost later by a device that lied, it looks like a cut, unless the client kept
+/// its position and asks for it.
 #[test]
 fn a_flush_whose_position_was_kept_is_missed_when_it_is_gone() {
     let (tape, at) = three_flushed();

@@ -47,8 +47,8 @@ fn what_a_dead_process_left_unsynced_is_durable_once_the_next_has_begun() {
     }
 }
 
-/// R2: a cut may leave each sector of an unsynced append old, new or garbage, by itself, and never touches a sector that
-/// was synced. All mixtures: what was flushed is there, and the torn operation counts whole or not at all.
+/// R2: a cut may leave each sector of an unsynced append old, new or garbage, by itself, and never touches a sector
+/// that was synced. All mixtures: what was flushed is there, and the torn operation counts whole or not at all.
 #[test]
 fn every_mixture_of_sectors_of_a_torn_append_leaves_what_was_flushed() {
     for (zone_bytes, align) in [(32 << 10, 512), (64 << 10, 4096)] {
@@ -108,8 +108,8 @@ fn a_file_system_that_is_full_refuses_a_write_and_never_a_flush() {
 
 type PartialWrite = fn(&Volume) -> lode::Result<Lsn>;
 
-/// R5: a write of a part is one read-modify-write in order with every other write of the block. While its base is on the
-/// way from the medium, another writer changes the block: neither of the two changes may be lost.
+/// R5: a write of a part is one read-modify-write in order with every other write of the block. While its base is on
+/// the way from the medium, another writer changes the block: neither of the two changes may be lost.
 #[test]
 fn a_part_is_written_again_when_its_block_changed_while_it_was_read() {
     let writes: [(&str, PartialWrite); 4] = [

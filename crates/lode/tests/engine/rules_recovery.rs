@@ -20,10 +20,10 @@ fn with_a_gap(all: bool) -> Arc<Tape> {
     tape.cut(tape.len(), |n, sector| if n == lost && (all || sector > 0) { Fate::Old } else { Fate::New })
 }
 
-/// R9: an epoch ended before batches that lie there whole. The next epoch uses their sequences again, elsewhere. They are
-/// void from then on, at each later opening, and also when one of the two roots that say so is ruined: of two batches
-/// with one sequence the later epoch's counts (R7). Where only a block was torn its batch is among them, and no witness of
-/// the later epoch may make it look durable.
+/// R9: an epoch ended before batches that lie there whole. The next epoch uses their sequences again, elsewhere. They
+/// are void from then on, at each later opening, and also when one of the two roots that say so is ruined: of two
+/// batches with one sequence the later epoch's counts (R7). Where only a block was torn its batch is among them, and no
+/// witness of the later epoch may make it look durable.
 #[test]
 fn a_batch_behind_the_end_of_its_epoch_never_counts() {
     for all in [true, false] {
@@ -50,8 +50,8 @@ fn a_batch_behind_the_end_of_its_epoch_never_counts() {
     }
 }
 
-/// R9: recovery that is interrupted recovers. An opening is cut at each of its calls, with what it wrote last there, not
-/// there or garbage; the next one is cut likewise; the third finds the same.
+/// R9: recovery that is interrupted recovers. An opening is cut at each of its calls, with what it wrote last there,
+/// not there or garbage; the next one is cut likewise; the third finds the same.
 #[test]
 fn an_opening_cut_anywhere_is_opened_again() {
     fn cuts(tape: &Arc<Tape>, deep: u32, seen: &mut usize) {
@@ -83,8 +83,8 @@ fn an_opening_cut_anywhere_is_opened_again() {
     assert!(seen > 100, "{seen}");
 }
 
-/// R10: a tail that recovery could not read is never appended to. Each opening ends in a cut that tears what was on its way;
-/// the medium panics if any zone from before an opening is appended to, also one of roots.
+/// R10: a tail that recovery could not read is never appended to. Each opening ends in a cut that tears what was on its
+/// way; the medium panics if any zone from before an opening is appended to, also one of roots.
 #[test]
 fn no_zone_from_before_an_opening_is_appended_to() {
     let mut tape = Tape::formatted(48, 32 << 10, 512);
@@ -106,8 +106,8 @@ fn no_zone_from_before_an_opening_is_appended_to() {
     }
 }
 
-/// R10: opening takes no log zone, and a segment without an accepted batch is free again: however often a disk is opened,
-/// or dies with its first batch, it has the zones that it had.
+/// R10: opening takes no log zone, and a segment without an accepted batch is free again: however often a disk is
+/// opened, or dies with its first batch, it has the zones that it had.
 #[test]
 fn an_opening_without_an_accepted_batch_takes_no_log_zone() {
     let mut tape = Tape::formatted(48, 32 << 10, 512);
@@ -128,7 +128,8 @@ fn an_opening_without_an_accepted_batch_takes_no_log_zone() {
 /// Where batches lie, and their bytes.
 type Batches = Vec<(Position, usize)>;
 
-/// A log of more than three segments in one epoch, each batch flushed by itself: the batches by segment, and the newest.
+/// A log of more than three segments in one epoch, each batch flushed by itself: the batches by segment, and the
+/// newest.
 fn long_log() -> (Arc<Tape>, Vec<Batches>) {
     let tape = Tape::formatted(48, 32 << 10, 512);
     let disk = open(&tape);
@@ -143,9 +144,10 @@ fn long_log() -> (Arc<Tape>, Vec<Batches>) {
     (tape, found)
 }
 
-/// R11: before a gap is the end, the open segment and both announced zones are searched, at every alignment. A batch is lost
-/// that was durable, and what witnesses it lies: behind the gap; in the next zone, whose own first batch is gone; in
-/// the zone after that, the next one being gone altogether; and so for the first segments of an epoch, which the root names.
+/// R11: before a gap is the end, the open segment and both announced zones are searched, at every alignment. A batch is
+/// lost that was durable, and what witnesses it lies: behind the gap; in the next zone, whose own first batch is gone;
+/// in the zone after that, the next one being gone altogether; and so for the first segments of an epoch, which the
+/// root names.
 #[test]
 fn what_witnesses_a_lost_batch_is_found_wherever_the_log_may_have_gone_on() {
     let (tape, segments) = long_log();
@@ -185,7 +187,8 @@ fn what_witnesses_a_lost_batch_is_found_wherever_the_log_may_have_gone_on() {
 }
 
 /// R11: the zones that the first batch of a segment or a root names are erased by then, and the stream goes on in the
-/// first of them; where users write, there are two. Named before it is erased, a zone would be searched for what it held.
+/// first of them; where users write, there are two. Named before it is erased, a zone would be searched for what it
+/// held.
 #[test]
 fn every_segment_and_root_names_two_zones_that_are_erased() {
     let tape = Tape::formatted(64, 32 << 10, 512);
@@ -226,8 +229,8 @@ fn every_segment_and_root_names_two_zones_that_are_erased() {
     assert!(segments > 20, "{segments}");
 }
 
-/// R13: the engine syncs by itself, so that without a single flush what has no witness stays bounded, and so what recovery
-/// has to verify and what a cut may take.
+/// R13: the engine syncs by itself, so that without a single flush what has no witness stays bounded, and so what
+/// recovery has to verify and what a cut may take.
 #[test]
 fn without_any_flush_what_has_no_witness_stays_bounded() {
     for (window, every) in [(None, 12 << 10), (Some(1 << 20), 128 << 10)] {
@@ -253,7 +256,8 @@ fn without_any_flush_what_has_no_witness_stays_bounded() {
         drop((volume, disk));
         for at in (start..tape.len()).step_by(3).chain([tape.len()]) {
             let found = recovered(&tape.cut(at, |_, _| Fate::Old), 100);
-            // What is there is that of the first `count` writes; those before `sure` were appended longer ago than the bound.
+            // What is there is that of the first `count` writes; those before `sure` were appended longer ago than the
+            // bound.
             let sum: u64 = found.iter().map(|value| u64::from(*value)).sum();
             let done = u64::try_from(written.iter().filter(|end| **end <= at).count()).unwrap();
             let sure = done.saturating_sub(u64::try_from(bound).unwrap() / u64::from(BLOCK) + 28);

@@ -59,8 +59,8 @@ struct Worn {
     begun: usize,
 }
 
-/// Overwrites, cleans and checkpoints until many zones were used again; flushes now and then. The larger the window, the
-/// fewer syncs the engine does by itself.
+/// Overwrites, cleans and checkpoints until many zones were used again; flushes now and then. The larger the window,
+/// the fewer syncs the engine does by itself.
 fn worn(window: u64) -> Worn {
     let medium = Watched::disk(64, 64 << 10, 512);
     let options_window = OpenOptions { checkpoint_window_bytes: Some(window), ..plain() };
@@ -71,7 +71,8 @@ fn worn(window: u64) -> Worn {
     let mut flushed = Vec::new();
     let mut begun = 0;
     for step in 1..=blocks * 4 {
-        // Every block once, then one here and one there; a third of these again and again, so that zones grow old apart.
+        // Every block once, then one here and one there; a third of these again and again, so that zones grow old
+        // apart.
         let below = if step % 3 == 0 { blocks / 20 } else { blocks };
         let block = if step <= blocks { step - 1 } else { drawn(step, below) };
         volume.write_at(block * BLOCK, &stamp(step)).unwrap();
@@ -91,9 +92,9 @@ fn worn(window: u64) -> Worn {
     Worn { medium, blocks, flushed, begun }
 }
 
-/// R26: at each erase of the life of a disk the power fails: the zone is noise, and whatever was not synced before is lost.
-/// What was flushed must be there: in that zone there lay no block that a lost record was to free, no record that replay
-/// needs, and no table that the newest durable root names.
+/// R26: at each erase of the life of a disk the power fails: the zone is noise, and whatever was not synced before is
+/// lost. What was flushed must be there: in that zone there lay no block that a lost record was to free, no record that
+/// replay needs, and no table that the newest durable root names.
 #[test]
 fn no_zone_is_erased_before_all_that_makes_it_dispensable_is_durable() {
     for window in [256 << 10, 1 << 20, 1 << 40] {
@@ -123,8 +124,8 @@ fn no_zone_is_erased_before_all_that_makes_it_dispensable_is_durable() {
     }
 }
 
-/// R26: all blocks of some zones are overwritten, and nobody has flushed that yet. The zones are dead, need no survivor moved,
-/// and no replay; but were they erased now, a cut would leave neither the old blocks nor the new ones.
+/// R26: all blocks of some zones are overwritten, and nobody has flushed that yet. The zones are dead, need no survivor
+/// moved, and no replay; but were they erased now, a cut would leave neither the old blocks nor the new ones.
 #[test]
 fn a_dead_zone_is_not_erased_while_what_killed_its_blocks_is_not_durable() {
     let medium = Watched::disk(64, 64 << 10, 512);
@@ -157,7 +158,8 @@ fn a_dead_zone_is_not_erased_while_what_killed_its_blocks_is_not_durable() {
     assert!(erased > 8, "{erased} zones were erased");
 }
 
-/// A disk of which most is overwritten, so that every early zone is a victim; the zone of block 0 and its place are told.
+/// A disk of which most is overwritten, so that every early zone is a victim; the zone of block 0 and its place are
+/// told.
 fn with_victims() -> (Arc<Watched>, Disk, Volume, u64, Position) {
     let medium = Watched::disk(64, 64 << 10, 512);
     let disk = Disk::open(medium.clone(), &plain()).unwrap();
@@ -194,8 +196,8 @@ fn erases_of(medium: &Watched, zone: ZoneId, since: usize) -> usize {
     medium.journal()[since..].iter().filter(|event| matches!(event, Event::Erase(id) if *id == zone)).count()
 }
 
-/// R26: the records of a zone cannot be read, neither in its batches nor in its footer, when the cleaner wants it. Nobody
-/// knows then what lives there: it is set aside, told, and never erased; its blocks can be read through the map.
+/// R26: the records of a zone cannot be read, neither in its batches nor in its footer, when the cleaner wants it.
+/// Nobody knows then what lives there: it is set aside, told, and never erased; its blocks can be read through the map.
 #[test]
 fn a_zone_whose_records_cannot_be_read_is_set_aside_and_never_erased() {
     let (medium, disk, volume, blocks, place) = with_victims();
@@ -213,8 +215,8 @@ fn a_zone_whose_records_cannot_be_read_is_set_aside_and_never_erased() {
     assert!(problems.iter().all(|problem| problem.contains("aside")), "{problems:?}");
 }
 
-/// R26: one block of a victim has rotted. Copied with a new checksum it would be taken for sound; left out, its zone would
-/// be erased, and the damage turn into a loss of what somebody may yet repair. The zone is set aside.
+/// R26: one block of a victim has rotted. Copied with a new checksum it would be taken for sound; left out, its zone
+/// would be erased, and the damage turn into a loss of what somebody may yet repair. The zone is set aside.
 #[test]
 fn a_zone_with_a_survivor_that_cannot_be_read_is_set_aside_and_never_erased() {
     let (medium, disk, volume, blocks, place) = with_victims();
@@ -292,8 +294,8 @@ fn what_an_open_unit_frees_is_not_given_to_others_before_it_is_dead() {
     assert!(fill(&other, 0) >= 1000, "what is dead is credited");
 }
 
-/// R27: nothing more goes into the disk; overwrites of what is there go on for ever all the same, block by block, in runs
-/// and in part, and whoever deletes something can write again.
+/// R27: nothing more goes into the disk; overwrites of what is there go on for ever all the same, block by block, in
+/// runs and in part, and whoever deletes something can write again.
 #[test]
 fn a_simple_overwrite_is_always_admitted_however_full_the_disk_is() {
     let medium = Watched::disk(64, 64 << 10, 512);
@@ -315,8 +317,8 @@ fn a_simple_overwrite_is_always_admitted_however_full_the_disk_is() {
     assert_eq!(Disk::check(medium.copy()).unwrap().problems, Vec::<String>::new());
 }
 
-/// R28: no checkpoint is due for the whole life of the disk, since its window is larger than the disk. All dead zones are
-/// needed by replay then, until the engine forces the checkpoint of what holds them.
+/// R28: no checkpoint is due for the whole life of the disk, since its window is larger than the disk. All dead zones
+/// are needed by replay then, until the engine forces the checkpoint of what holds them.
 #[test]
 fn a_checkpoint_is_forced_when_the_replay_start_holds_back_the_space_that_is_needed() {
     let medium = Watched::disk(64, 64 << 10, 512);
@@ -336,8 +338,9 @@ fn a_checkpoint_is_forced_when_the_replay_start_holds_back_the_space_that_is_nee
     assert!((0..blocks).all(|block| stamp_of(&volume, block) == twin[usize::try_from(block).unwrap()]));
 }
 
-/// R28: the last promised byte is used, in blocks of all sizes, and then everything is overwritten in an order that leaves
-/// a little garbage in each zone and much in none. Some victim always yields, and nobody hears that the disk is full.
+/// R28: the last promised byte is used, in blocks of all sizes, and then everything is overwritten in an order that
+/// leaves a little garbage in each zone and much in none. Some victim always yields, and nobody hears that the disk is
+/// full.
 #[test]
 fn some_victim_always_yields_on_a_disk_filled_to_the_last_promised_byte() {
     for block_bytes in [64, 512, 4096] {
@@ -360,9 +363,9 @@ fn some_victim_always_yields_on_a_disk_filled_to_the_last_promised_byte() {
     }
 }
 
-/// R28: a disk is full when the cleaner finds the records of many zones unreadable, and sets them aside. It is short of zones
-/// then for good, and whatever it moves gains nothing. Upkeep ends, and a writer hears that the disk is full, after
-/// bounded work, instead of live blocks being moved about for ever.
+/// R28: a disk is full when the cleaner finds the records of many zones unreadable, and sets them aside. It is short of
+/// zones then for good, and whatever it moves gains nothing. Upkeep ends, and a writer hears that the disk is full,
+/// after bounded work, instead of live blocks being moved about for ever.
 #[test]
 fn a_pass_that_gains_nothing_ends() {
     let medium = Watched::disk(64, 64 << 10, 512);
@@ -427,8 +430,8 @@ fn the_reserve_has_room_for_deletes_and_flushes_when_the_disk_is_full() {
     assert_eq!(Disk::check(medium.copy()).unwrap().problems, Vec::<String>::new());
 }
 
-/// R27: units of all sizes hold their data in memory while others fill the disk and overwrite it until zones are short. Their
-/// commits spill first, and are not refused.
+/// R27: units of all sizes hold their data in memory while others fill the disk and overwrite it until zones are short.
+/// Their commits spill first, and are not refused.
 #[test]
 fn a_commit_that_spills_is_not_refused_when_zones_are_short() {
     let medium = Watched::disk(64, 64 << 10, 512);
@@ -448,7 +451,8 @@ fn a_commit_that_spills_is_not_refused_when_zones_are_short() {
     }
 }
 
-/// P5, R27: when zones are short, the commit of a unit whose space was promised is not refused, although it has to spill.
+/// P5, R27: when zones are short, the commit of a unit whose space was promised is not refused, although it has to
+/// spill.
 #[test]
 fn a_commit_that_spills_is_not_refused_when_zones_are_set_aside() {
     let medium = Watched::disk(64, 64 << 10, 512);

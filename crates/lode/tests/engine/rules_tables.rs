@@ -40,8 +40,8 @@ fn drawn(step: u64, below: u64) -> u64 {
     (step.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407) >> 33) % below
 }
 
-/// R22: a large section changes by one block, and a checkpoint follows; a thousand times. Neither is the section written
-/// whole each time, nor do its changes pile up until reading it takes them all.
+/// R22: a large section changes by one block, and a checkpoint follows; a thousand times. Neither is the section
+/// written whole each time, nor do its changes pile up until reading it takes them all.
 #[test]
 fn a_small_change_of_a_large_section_is_written_as_a_delta_and_deltas_do_not_pile_up() {
     let medium = Watched::disk(64, 256 << 10, 512);
@@ -99,8 +99,8 @@ fn the_tables_are_written_a_few_at_a_time() {
     assert!(most < whole / 2, "{most} bytes of tables at once, of {whole} in two copies");
 }
 
-/// R22: one section is changed once and then left alone while another changes all the time. The records behind the first
-/// one's change, which a crash has to replay, stay as many as the window takes.
+/// R22: one section is changed once and then left alone while another changes all the time. The records behind the
+/// first one's change, which a crash has to replay, stay as many as the window takes.
 #[test]
 fn a_section_that_changed_once_does_not_make_the_log_behind_it_grow() {
     let window = 512 << 10;
@@ -157,8 +157,8 @@ fn a_record_that_a_section_includes_already_is_not_applied_to_it_again() {
     assert!(replayed > 0 && disk.counters().roots > 10);
 }
 
-/// R23: a root reaches the medium, and of all that was appended and not synced before it nothing does. What the sections
-/// that it names say must be there, and be the past of the disk.
+/// R23: a root reaches the medium, and of all that was appended and not synced before it nothing does. What the
+/// sections that it names say must be there, and be the past of the disk.
 #[test]
 fn no_root_is_issued_before_everything_that_its_sections_include_is_durable() {
     let medium = Watched::disk(96, 64 << 10, 512);
@@ -224,8 +224,8 @@ fn opening_reads_no_section_however_many_there_are() {
     assert!(many <= few + (256 << 10), "{few} bytes with 2 sections, {many} with 34, each of over 16 KiB");
 }
 
-/// R24: blocks are written, discarded and cut off after the checkpoint; then crashes come one after another before anybody
-/// has used these sections, and a checkpoint too. When they are used at last, the records have reached them.
+/// R24: blocks are written, discarded and cut off after the checkpoint; then crashes come one after another before
+/// anybody has used these sections, and a checkpoint too. When they are used at last, the records have reached them.
 #[test]
 fn records_since_the_checkpoint_reach_a_section_when_it_is_first_used() {
     let medium = Watched::disk(96, 256 << 10, 512);
@@ -273,8 +273,8 @@ fn records_since_the_checkpoint_reach_a_section_when_it_is_first_used() {
     assert_eq!(Disk::check(medium).unwrap().problems, Vec::<String>::new());
 }
 
-/// A disk after so many checkpoints that the roots went through both pairs of zones, with so many writes in front of each.
-/// Everything is flushed at its end.
+/// A disk after so many checkpoints that the roots went through both pairs of zones, with so many writes in front of
+/// each. Everything is flushed at its end.
 fn checkpointed(checkpoints: u64, writes: u64) -> (std::sync::Arc<Watched>, usize) {
     let medium = Watched::disk(64, 16 << 10, 512);
     let disk = Disk::open(medium.clone(), &windowed(1 << 30)).unwrap();
@@ -291,8 +291,8 @@ fn checkpointed(checkpoints: u64, writes: u64) -> (std::sync::Arc<Watched>, usiz
     (medium, begun)
 }
 
-/// R25: the power fails at every append, erase and sync while roots go from one pair of zones to the other, with any one of
-/// the calls in flight lost, or the last append half written.
+/// R25: the power fails at every append, erase and sync while roots go from one pair of zones to the other, with any
+/// one of the calls in flight lost, or the last append half written.
 #[test]
 fn no_cut_while_roots_are_written_leaves_the_disk_without_one() {
     let (medium, begun) = checkpointed(100, 1);
@@ -325,8 +325,8 @@ fn no_cut_while_roots_are_written_leaves_the_disk_without_one() {
     }
 }
 
-/// R25: any one sector of the roots and tables is damaged, one after another, all of them. What the root before the newest
-/// one names has been written over since, so it is no help.
+/// R25: any one sector of the roots and tables is damaged, one after another, all of them. What the root before the
+/// newest one names has been written over since, so it is no help.
 #[test]
 fn damage_to_any_one_sector_of_roots_and_tables_loses_nothing() {
     let (medium, _) = checkpointed(40, 1500);
@@ -370,8 +370,8 @@ fn a_whole_zone_of_roots_or_tables_may_be_lost() {
     }
 }
 
-/// MI-31: the same work with windows of doubling size. A larger one means fewer roots and fewer bytes of checkpoints, and
-/// more records to replay after a crash at the worst time.
+/// MI-31: the same work with windows of doubling size. A larger one means fewer roots and fewer bytes of checkpoints,
+/// and more records to replay after a crash at the worst time.
 #[test]
 fn a_larger_window_writes_fewer_checkpoints_and_replays_more() {
     let mut before: Option<(u64, u64, u64)> = None;

@@ -74,7 +74,8 @@ impl Gate {
     }
 }
 
-/// Runs `work` while somebody stands before the gate. If it waits for the gate, it never ends: that is told after a minute.
+/// Runs `work` while somebody stands before the gate. If it waits for the gate, it never ends: that is told after a
+/// minute.
 fn while_held_up(gate: &Gate, work: impl FnOnce() + Send) {
     std::thread::scope(|scope| {
         let (done, told) = mpsc::channel();
@@ -102,7 +103,8 @@ fn two_volumes(background: bool, write_buffer_bytes: usize) -> (Arc<Watched>, Di
     (medium, disk, volume, other)
 }
 
-/// R29: the device takes for ever over a sync that somebody flushes with. Commits, deletes, simple writes and reads go on.
+/// R29: the device takes for ever over a sync that somebody flushes with. Commits, deletes, simple writes and reads go
+/// on.
 #[test]
 fn a_commit_never_waits_for_a_sync_and_a_reader_never_for_a_flush() {
     let (medium, disk, volume, other) = two_volumes(true, 1 << 20);
@@ -129,8 +131,8 @@ fn a_commit_never_waits_for_a_sync_and_a_reader_never_for_a_flush() {
     });
 }
 
-/// R29: the write buffer is full, since an append takes for ever. Whoever brings new data waits; commits, deletes and the
-/// cleaner do not.
+/// R29: the write buffer is full, since an append takes for ever. Whoever brings new data waits; commits, deletes and
+/// the cleaner do not.
 #[test]
 fn only_new_data_waits_for_room_in_the_write_buffer() {
     let (medium, disk, volume, other) = two_volumes(false, 1);
@@ -164,8 +166,8 @@ fn only_new_data_waits_for_room_in_the_write_buffer() {
     assert_eq!((stamp_of(&other, 0), stamp_of(&other, 1)), (1, 2));
 }
 
-/// R26: the cleaner finds out what a zone holds from the medium; a zone that is full and still on its way there is none of
-/// its business, or it would be taken for damaged and set aside.
+/// R26: the cleaner finds out what a zone holds from the medium; a zone that is full and still on its way there is none
+/// of its business, or it would be taken for damaged and set aside.
 #[test]
 fn a_zone_that_is_still_to_be_appended_is_not_cleaned() {
     let medium = Watched::disk(96, 64 << 10, 512);
@@ -251,8 +253,8 @@ fn reuse(medium: &Watched, volume: &Volume, blocks: u64, from: u64, places: &[Po
     panic!("the zones are not used again");
 }
 
-/// R30: between the lookup of a block and the read of its bytes the block is moved, or overwritten, and its zone erased and
-/// filled with other blocks. That is no damage: the read starts over.
+/// R30: between the lookup of a block and the read of its bytes the block is moved, or overwritten, and its zone erased
+/// and filled with other blocks. That is no damage: the read starts over.
 #[test]
 fn a_read_under_which_its_zone_is_erased_and_filled_again_starts_over() {
     for overwritten in [false, true] {
@@ -273,8 +275,8 @@ fn a_read_under_which_its_zone_is_erased_and_filled_again_starts_over() {
     }
 }
 
-/// R30: a read of many blocks, which lie in many places, has some of its bytes when a unit overwrites all of these blocks
-/// and their zones are filled with others. What it gives back is of one time, not of two.
+/// R30: a read of many blocks, which lie in many places, has some of its bytes when a unit overwrites all of these
+/// blocks and their zones are filled with others. What it gives back is of one time, not of two.
 #[test]
 fn a_read_of_many_blocks_gives_what_was_there_at_one_time() {
     let (medium, disk, volume, blocks) = scattered();
@@ -302,8 +304,8 @@ fn a_read_of_many_blocks_gives_what_was_there_at_one_time() {
     assert!(found.iter().all(|stamp| *stamp == 2), "{found:?}");
 }
 
-/// R30: the bytes of a block that has not moved are wrong. Reading again and again would not end: it is damage, told with
-/// the block's name.
+/// R30: the bytes of a block that has not moved are wrong. Reading again and again would not end: it is damage, told
+/// with the block's name.
 #[test]
 fn a_mismatch_at_an_unchanged_place_is_damage() {
     let (medium, _disk, volume, _) = scattered();
@@ -323,8 +325,8 @@ fn a_mismatch_at_an_unchanged_place_is_damage() {
     assert_eq!(stamp_of(&volume, 6), 1);
 }
 
-/// R30: a block is in the cache by its place; the block moves, its zone is filled again, and another block comes to lie at
-/// the very same place. The cache is not asked for that one's content by the place alone.
+/// R30: a block is in the cache by its place; the block moves, its zone is filled again, and another block comes to lie
+/// at the very same place. The cache is not asked for that one's content by the place alone.
 #[test]
 fn a_cached_block_is_not_taken_for_another_that_lies_at_its_place_now() {
     let medium = Watched::disk(64, 64 << 10, 512);

@@ -1,7 +1,7 @@
 //! A medium that remembers every call, and can be cut at any of them: for schedules that are told call by call.
 //!
-//! It is as harsh as its contract allows: an erase leaves the old bytes (M4); an append has to go where the one before it
-//! in its zone was told to end (M1), and only into a zone erased in this *life*, from one opening to the next (R10).
+//! It is as harsh as its contract allows: an erase leaves the old bytes (M4); an append has to go where the one before
+//! it in its zone was told to end (M1), and only into a zone erased in this *life*, from one opening to the next (R10).
 //! It knows a batch's head by the offsets of `docs/FORMAT.md`, so that a test can say what it looks at.
 use lode::{Disk, FormatOptions, OpenOptions, Survive, Volume, VolumeOptions};
 use lode_media::{Error, ErrorKind, Geometry, Medium, Position, Result, ZoneId};

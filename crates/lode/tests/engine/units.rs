@@ -1,5 +1,6 @@
 //! Units: what they hide, how they meet, what they cost the disk.
 use crate::basics::{medium, quiet};
+use crate::watch::{Call, Watched};
 use lode::{Compression, Disk, ErrorKind, OpenOptions, Survive, UnitStatus, VolumeOptions};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -256,4 +257,31 @@ fn what_became_of_a_unit_is_told_or_forgotten() {
     drop((volume, disk));
     let disk = Disk::open(medium, &quiet()).unwrap();
     assert_eq!(disk.unit_status(id).unwrap(), UnitStatus::Forgotten);
+}
+
+/// AR-02: another unit commits while this one reads around a block of its own: it sees all of that commit or nothing.
+#[test]
+fn a_unit_reads_what_others_committed_as_it_is_at_one_instant() {
+    let medium = Watched::disk(64, 64 << 10, 512);
+    let disk = Disk::open(medium.clone(), &OpenOptions { cache_bytes: 0, ..quiet() }).unwrap();
+    let volume = disk.create_volume("v", &options(64 << 10, 512)).unwrap();
+    volume.write_at(0, &[1; 3 * 512]).unwrap();
+    disk.flush(Survive::Power).unwrap();
+    let mut unit = disk.begin().unwrap();
+    unit.write_at(&volume, 512, &[9; 512]).unwrap();
+    let (other, begun) = (disk.clone(), AtomicBool::new(false));
+    medium.before_each(move |call| {
+        if matches!(call, Call::Read(_)) && !begun.swap(true, Ordering::SeqCst) {
+            other.volume("v").unwrap().write_at(0, &[2; 3 * 512]).unwrap();
+        }
+    });
+    let mut read = [0; 3 * 512 - 20];
+    unit.read_at(&volume, 10, &mut read).unwrap();
+    medium.let_be();
+    let (before, rest) = read.split_at(502);
+    let (own, after) = rest.split_at(512);
+    assert!(own.iter().all(|byte| *byte == 9));
+    assert!(before.iter().chain(after).all(|byte| *byte == 1), "{} and {}", before[0], after[0]);
+    unit.read_at(&volume, 10, &mut read).unwrap();
+    assert_eq!((read[0], read[600], read[1300]), (2, 9, 2));
 }
