@@ -227,7 +227,10 @@ impl Inner {
                 self.set_aside(zone);
                 continue;
             };
-            let alive = self.alive_of(owners)?;
+            let Ok(alive) = self.alive_of(owners) else {
+                self.set_aside(zone); // The map of one of its blocks cannot be read.
+                continue;
+            };
             let found: u32 = alive.iter().map(|owner| owner.place.footprint()).sum();
             let now = {
                 let core = self.core.lock();

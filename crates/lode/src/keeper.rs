@@ -270,26 +270,33 @@ impl Inner {
 
     /// Frees a part of a deleted list. False: there is none.
     pub(crate) fn drain_step(&self) -> Result<bool> {
-        let next = {
+        let (list, section) = {
             let mut core = self.core.lock();
             // What a large commit put into the list just before it was deleted must be in the map to be found there.
             // Once it is deleted nothing more comes.
             while core.state.fold_some(FOLD_STEP) {
                 parking_lot::MutexGuard::bump(&mut core);
             }
-            let Some(list) = core.state.draining.first().copied() else { return Ok(false) };
+            let next = core.state.draining.difference(&core.undrained).next();
+            let Some(list) = next.copied() else { return Ok(false) };
             let sections = core.state.lists.get(&list).into_iter().flat_map(|list| list.sections.iter());
             let occupied = sections.filter(|(_, section)| !section.is_empty()).map(|(number, _)| number).next();
             (list, occupied)
         };
-        let (list, Some(section)) = next else {
+        let Some(section) = section else {
             crate::mark("space: deleted list gone");
-            self.with_room(0, 32, Claim::Keeper, |core| core.write_record(&Record::ListGone { list: next.0 }))?;
+            self.with_room(0, 32, Claim::Keeper, |core| core.write_record(&Record::ListGone { list }))?;
             return Ok(true);
         };
         let shift = self.shape.section_blocks_shift();
         let (first, end) = (u64::from(section) << shift, (u64::from(section) + 1) << shift);
-        self.load_range(list, first, end)?;
+        if let Err(error) = self.load_range(list, first, end) {
+            crate::mark("space: deleted list with a damaged map left as it is");
+            let mut core = self.core.lock();
+            core.undrained.insert(list);
+            core.keeper_error = Some(error);
+            return Ok(true);
+        }
         let records = self.core.lock().discards(list, first, end);
         let Ok(records) = records else { return Ok(true) };
         for record in records {

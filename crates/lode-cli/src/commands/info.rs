@@ -40,7 +40,7 @@ struct Shown {
 }
 
 impl Shown {
-    fn new(info: DiskInfo, volumes: usize) -> Self {
+    fn new(info: DiskInfo) -> Self {
         Shown {
             disk_id: format!("{:032x}", info.disk_id),
             format: info.format,
@@ -53,7 +53,7 @@ impl Shown {
             reserved: info.reserved,
             free: info.free,
             epoch: info.epoch,
-            volumes,
+            volumes: info.volumes,
             damaged: info.damaged,
         }
     }
@@ -62,7 +62,7 @@ impl Shown {
 /// Shows the disk.
 pub fn run(arguments: &Arguments) -> Result<Code> {
     let disk = image::open_read_only(&arguments.disk)?;
-    let shown = image::closing(disk, |disk| Ok(Shown::new(disk.info()?, disk.volumes()?.len())))?;
+    let shown = Shown::new(image::closing(disk, |disk| Ok(disk.info()?))?);
     if arguments.json {
         output::json(&shown)?;
     } else {

@@ -90,7 +90,9 @@ pub(crate) struct Core {
     pub withheld: Vec<u32>,
     /// Zones whose freeing is recorded and not yet durable.
     pub freeing: Vec<(Lsn, u32)>,
-    /// The newest failure of the keeper, for reports.
+    /// Deleted lists whose map cannot be read: their space comes back when it can be, in another opening.
+    pub undrained: BTreeSet<ListId>,
+    /// The newest failure of work in the background, for reports.
     pub keeper_error: Option<Error>,
     pub effort: Effort,
     /// What users may bring in while space is low; `None`: as much as they like.

@@ -237,6 +237,8 @@ impl Disk {
             epoch: core.epoch,
             replayed: core.counters.replayed,
             damaged: inner.damaged.clone(),
+            volumes: core.state.names.len(),
+            trouble: core.keeper_error.as_ref().map(ToString::to_string),
             zones_aside: u32::try_from(aside).expect("fewer than there are zones"),
         })
     }
@@ -313,6 +315,7 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         withheld: Vec::new(),
         rounds: 0,
         freeing: Vec::new(),
+        undrained: BTreeSet::new(),
         keeper_error: None,
         loading: 0,
         trim: crate::disk::load::Trim::new(),

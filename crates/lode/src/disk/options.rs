@@ -142,6 +142,10 @@ pub struct DiskInfo {
     pub damaged: Option<String>,
     /// Zones set aside since they hold damage.
     pub zones_aside: u32,
+    /// The newest failure of work in the background that did not stop the disk.
+    pub trouble: Option<String>,
+    /// How many volumes there are.
+    pub volumes: usize,
 }
 
 /// What happened since the disk was opened. All but `tables_bytes` only grow.

@@ -1,6 +1,6 @@
 //! Schedules that went wrong once: each needs an append held up, or refused, at the right moment.
 use super::basics::{medium, quiet};
-use super::watch::Watched;
+use super::watch::{Event, Watched};
 use lode::{Disk, OpenOptions, Survive, VolumeOptions};
 use lode_media::{Geometry, Medium, Position, ZoneId};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
@@ -198,4 +198,52 @@ fn an_opening_is_cut_after_a_commit_was_dropped_that_the_newest_root_names() {
             break;
         }
     }
+}
+
+/// P8: both copies of a part of a list's map are gone, and the list is deleted. Its space does not come back, which is told;
+/// the disk goes on all the same.
+#[test]
+fn a_deleted_list_whose_map_is_damaged_holds_up_nobody() {
+    let medium = Watched::disk(96, 64 << 10, 512);
+    let disk = Disk::open(medium.clone(), &quiet()).unwrap();
+    let blocks = 2000;
+    let options = VolumeOptions { bytes: 512 * blocks, block_bytes: 512, ..Default::default() };
+    let [gone, kept] = ["gone", "kept"].map(|name| disk.create_volume(name, &options).unwrap());
+    for n in 0..blocks {
+        gone.write_at(n * 7 % blocks * 512, &[1; 512]).unwrap();
+    }
+    kept.write_at(0, &[1; 512]).unwrap();
+    let begun = medium.events();
+    disk.checkpoint().unwrap();
+    drop((gone, kept, disk));
+    let tables: Vec<(Position, usize)> = medium.journal()[begun..]
+        .iter()
+        .filter_map(|event| match event {
+            Event::Append(at, bytes) if at.zone.0 >= 4 && bytes[6] > MOVED => Some((*at, bytes.len())),
+            _ => None,
+        })
+        .collect();
+    let reads = |disk: &Disk, name: &str| disk.volume(name).and_then(|volume| volume.read_at(0, &mut [0; 512])).is_ok();
+    let read_only = OpenOptions { read_only: true, ..quiet() };
+    // The copies are written one after the other.
+    let found =
+        tables.chunks(2).flat_map(|pair| (0..pair[0].1 / 512).map(|sector| (pair[0].0, pair[1].0, sector * 512)));
+    let mut found = found.filter_map(|(a, b, skip)| {
+        let left = medium.copy();
+        for at in [a, b] {
+            left.damage(Position { offset: at.offset + u32::try_from(skip).unwrap(), ..at }, &[0x5a; 512]);
+        }
+        let disk = Disk::open(left.clone(), &read_only).ok()?;
+        (!reads(&disk, "gone") && reads(&disk, "kept")).then_some(left)
+    });
+    let left = found.next().expect("one sector holds the map of one list");
+    let disk = Disk::open(left, &quiet()).unwrap();
+    disk.delete_volume("gone").unwrap();
+    let trouble = disk.info().unwrap().trouble.expect("it is told");
+    assert!(trouble.contains("the map of list 1"), "{trouble}");
+    let kept = disk.volume("kept").unwrap();
+    for step in 0..40_000 {
+        kept.write_at(scattered(step, blocks) * 512, &[2; 512]).unwrap();
+    }
+    assert!(disk.counters().zones_cleaned > 0);
 }
