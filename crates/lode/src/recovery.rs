@@ -23,7 +23,7 @@ use crate::log::reader::{Batch, Reader, records_of};
 use crate::roots::{self, RootCursor};
 use crate::shape::Shape;
 use crate::state::State;
-use crate::types::{Lsn, SegmentId, Sequence};
+use crate::types::{Lsn, NUMBERS_MAX, SegmentId, Sequence};
 use directory::read_directory;
 use lode_media::Medium;
 use stream::read_log;
@@ -97,7 +97,7 @@ impl Recovered {
                 ));
             }
             epoch = segment.epoch();
-            if batch.first_lsn.0 >= roots::NUMBERS_MAX {
+            if batch.first_lsn.0 >= NUMBERS_MAX {
                 return Err(Error::corrupt(place, "a record number that a disk can reach", batch.first_lsn.0));
             }
             if batch.offset == 0 {
@@ -141,7 +141,7 @@ impl Recovered {
     /// number that all of them take for new (R23).
     pub fn number_on(&mut self) -> Result<()> {
         let newest = self.state.metas().map(|meta| meta.lsn).max().unwrap_or_default();
-        if newest.0 >= roots::NUMBERS_MAX {
+        if newest.0 >= NUMBERS_MAX {
             return Err(Error::corrupt("the directory", "a record number that a disk can reach", newest.0));
         }
         self.lsn = self.lsn.max(newest).max(Lsn(self.root.root.next_lsn));

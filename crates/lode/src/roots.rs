@@ -11,14 +11,11 @@ use crate::format::VERSION;
 use crate::format::header::{BatchKind, Header, MAGIC, NO_ZONE};
 use crate::format::root::RootImage;
 use crate::shape::Shape;
-use crate::types::{SegmentId, index, len_u32};
+use crate::types::{NUMBERS_MAX, SegmentId, index, len_u32};
 use lode_media::{AlignedBuffer, Geometry, Medium, Position, ZoneId};
 
 /// A pair takes at most this many roots, so that finding the newest stays cheap.
 const ROOTS_PER_ZONE: u32 = 32;
-
-/// Sequences and record numbers stay below this: a disk that writes a million a second gets there in 146,000 years.
-pub(crate) const NUMBERS_MAX: u64 = 1 << 62;
 
 /// Where the next root goes.
 #[derive(Clone, Copy, Debug)]

@@ -7,6 +7,9 @@ use std::fmt;
 /// Stored blocks start at multiples of this many bytes inside their zone.
 pub(crate) const GRANULE: u32 = 16;
 
+/// Sequences and record numbers stay below this: a disk that writes a million a second gets there in 146,000 years.
+pub(crate) const NUMBERS_MAX: u64 = 1 << 62;
+
 /// The largest block of any list.
 pub const BLOCK_BYTES_MAX: u32 = 65536;
 /// The smallest block of any list.

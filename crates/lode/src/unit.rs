@@ -18,7 +18,7 @@ mod shadow;
 
 use crate::disk::options::Survive;
 use crate::disk::put::NewBlock;
-use crate::disk::read::{pack, unpack};
+use crate::disk::read::{pack, read_bytes, unpack};
 use crate::disk::space::Claim;
 use crate::disk::{Core, Inner, Spilled, charge};
 use crate::error::{Error, ErrorKind, Result};
@@ -113,16 +113,7 @@ impl Unit {
     /// Reads: the unit's own shadow, else the committed state as it is at one instant.
     pub fn read_at(&self, volume: &Volume, offset: u64, into: &mut [u8]) -> Result<()> {
         self.check_range(volume, offset, len_u64(into.len()))?;
-        let block_bytes = u64::from(volume.block_bytes());
-        let (first, within) = (offset / block_bytes, index64(offset % block_bytes));
-        let whole = (within + into.len()).next_multiple_of(index64(block_bytes));
-        if whole == into.len() {
-            return self.read_blocks(volume, first, into);
-        }
-        let mut blocks = vec![0; whole];
-        self.read_blocks(volume, first, &mut blocks)?;
-        into.copy_from_slice(&blocks[within..within + into.len()]);
-        Ok(())
+        read_bytes(volume.block_bytes(), offset, into, |first, into| self.read_blocks(volume, first, into))
     }
 
     fn read_blocks(&self, volume: &Volume, first: u64, into: &mut [u8]) -> Result<()> {

@@ -5,7 +5,7 @@
 
 use crate::disk::Inner;
 use crate::disk::put::NewBlock;
-use crate::disk::read::pack;
+use crate::disk::read::{pack, read_bytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::crc;
 use crate::format::records::Compression;
@@ -95,32 +95,13 @@ impl Volume {
         Err(Error::new(ErrorKind::InvalidArgument, format!("volume {} is not of the unit's disk", self.name)))
     }
 
-    /// Fills `into` from `offset`. Any offset and length within the volume. Holes read as zeros.
+    /// Fills `into` from `offset`, as the volume is at one instant. Any offset and length within it. Holes read as
+    /// zeros.
     pub fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<()> {
         check_range(&self.name, self.size()?, offset, len_u64(into.len()))?;
-        let block_bytes = u64::from(self.block_bytes);
-        let head = (block_bytes - offset % block_bytes) % block_bytes;
-        let head = into.len().min(index64(head));
-        let (first, rest) = into.split_at_mut(head);
-        self.read_part(offset, first)?;
-        let whole = rest.len() / index(self.block_bytes) * index(self.block_bytes);
-        let (middle, last) = rest.split_at_mut(whole);
-        let at = offset + len_u64(head);
-        if !middle.is_empty() {
-            self.disk.read_blocks(self.list, self.block_bytes, at / block_bytes, middle)?;
-        }
-        self.read_part(at + len_u64(whole), last)
-    }
-
-    fn read_part(&self, offset: u64, into: &mut [u8]) -> Result<()> {
-        if into.is_empty() {
-            return Ok(());
-        }
-        let mut block = vec![0; index(self.block_bytes)];
-        self.disk.read_blocks(self.list, self.block_bytes, offset / u64::from(self.block_bytes), &mut block)?;
-        let within = index64(offset % u64::from(self.block_bytes));
-        into.copy_from_slice(&block[within..within + into.len()]);
-        Ok(())
+        read_bytes(self.block_bytes, offset, into, |first, into| {
+            self.disk.read_blocks(self.list, self.block_bytes, first, into)
+        })
     }
 
     /// Writes `data` at `offset` as one operation: whole or not at all after any crash, whatever its length. Parts of

@@ -11,7 +11,7 @@ use crate::format::crc;
 use crate::log::writer::{Sealed, Waiting};
 use crate::planted::{self, Bug};
 use crate::state::ColdLeaf;
-use crate::types::{Kind, ListId, Location, index, len_u32, len_u64};
+use crate::types::{Kind, ListId, Location, index, index64, len_u32, len_u64};
 use lode_media::{Position, ReadRequest, ZoneId};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -246,6 +246,28 @@ impl Inner {
         let results = requests.into_iter().map(|request| request.result);
         runs.iter().zip(results).flat_map(|((_, count), result)| std::iter::repeat_n(result, *count)).collect()
     }
+}
+
+/// Fills `into` with the bytes from `offset` on, by one read of all the whole blocks around them.
+pub(crate) fn read_bytes(
+    block_bytes: u32,
+    offset: u64,
+    into: &mut [u8],
+    read: impl FnOnce(u64, &mut [u8]) -> Result<()>,
+) -> Result<()> {
+    if into.is_empty() {
+        return Ok(());
+    }
+    let first = offset / u64::from(block_bytes);
+    let within = index64(offset % u64::from(block_bytes));
+    let whole = (within + into.len()).next_multiple_of(index(block_bytes));
+    if whole == into.len() {
+        return read(first, into);
+    }
+    let mut blocks = vec![0; whole];
+    read(first, &mut blocks)?;
+    into.copy_from_slice(&blocks[within..within + into.len()]);
+    Ok(())
 }
 
 fn is_whole(place: Location, block_bytes: u32) -> bool {

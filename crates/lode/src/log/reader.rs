@@ -9,7 +9,7 @@ use crate::format::records::Record;
 use crate::format::{Cursor, VERSION, crc};
 use crate::planted::{self, Bug};
 use crate::shape::Shape;
-use crate::types::{Lsn, SegmentId, Sequence, index, len_u32};
+use crate::types::{Lsn, NUMBERS_MAX, SegmentId, Sequence, index, len_u32};
 use lode_media::{AlignedBuffer, Medium, Position, ZoneId};
 
 /// One batch as read.
@@ -129,6 +129,9 @@ impl Reader<'_> {
         }
         if !header.lengths_fit(self.shape.zone_bytes, self.shape.align) {
             return Err("a header whose lengths do not fit");
+        }
+        if header.sequence >= NUMBERS_MAX || header.first_lsn >= NUMBERS_MAX {
+            return Err("a header with numbers that no disk reaches");
         }
         let Some(kind) = BatchKind::from_code(header.kind) else { return Err("a header of unknown kind") };
         let (in_head, in_tail) = header.record_ranges();
@@ -304,7 +307,7 @@ fn entries(footer: &Batch) -> Option<Vec<Batch>> {
     while !cursor.is_empty() {
         let entry = FooterEntry::decode(cursor.take(FooterEntry::SIZE)?);
         let records = cursor.take(index(entry.records))?.to_vec();
-        if entry.sequence >= footer.sequence.0 {
+        if entry.sequence >= footer.sequence.0 || entry.first_lsn >= NUMBERS_MAX {
             return None;
         }
         batches.push(Batch {
@@ -333,4 +336,30 @@ pub(crate) fn records_of(batch: &Batch) -> Option<Vec<Record>> {
         records.push(Record::decode(&mut cursor)?);
     }
     (len_u32(records.len()) == batch.count).then_some(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::side::Side;
+    use lode_media::{Geometry, Medium, ram::RamMedium};
+
+    /// A search with crafted images found one whose last batch has the largest number there is.
+    #[test]
+    fn numbers_that_no_disk_reaches_are_not_valid() {
+        let geometry = Geometry { zones: 64, zone_bytes: 1 << 20, append_align: 4096, devices: 1 };
+        let medium = RamMedium::new(geometry);
+        let reader = Reader { medium: &medium as &dyn Medium, shape: Shape::new(geometry).expect("a shape"), disk: 7 };
+        let mut side = Side::new(BatchKind::Moved);
+        side.open(9, SegmentId(1));
+        let bytes = side.begin(&reader.shape, 7, 0, Vec::new(), 0).head();
+        let (header, _) = reader.header(&bytes, 9, 0).expect("as it was written");
+        for (sequence, first_lsn) in [(u64::MAX, 0), (0, u64::MAX), (NUMBERS_MAX, 0)] {
+            let mut header = Header { sequence, first_lsn, ..header };
+            header.checksum = header.seal(&[]);
+            let mut bytes = bytes.to_vec();
+            header.encode(&mut bytes[..Header::SIZE]);
+            assert!(reader.header(&bytes, 9, 0).is_err(), "{sequence} {first_lsn}");
+        }
+    }
 }

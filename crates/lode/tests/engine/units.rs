@@ -259,9 +259,10 @@ fn what_became_of_a_unit_is_told_or_forgotten() {
     assert_eq!(disk.unit_status(id).unwrap(), UnitStatus::Forgotten);
 }
 
-/// AR-02: another unit commits while this one reads around a block of its own: it sees all of that commit or nothing.
+/// AR-02, P4: somebody writes while a unit reads around a block of its own, or a volume is read from within a block to
+/// within another: all of that write is seen, or nothing.
 #[test]
-fn a_unit_reads_what_others_committed_as_it_is_at_one_instant() {
+fn what_others_commit_is_read_as_it_is_at_one_instant() {
     let medium = Watched::disk(64, 64 << 10, 512);
     let disk = Disk::open(medium.clone(), &OpenOptions { cache_bytes: 0, ..quiet() }).unwrap();
     let volume = disk.create_volume("v", &options(64 << 10, 512)).unwrap();
@@ -284,4 +285,14 @@ fn a_unit_reads_what_others_committed_as_it_is_at_one_instant() {
     assert!(before.iter().chain(after).all(|byte| *byte == 1), "{} and {}", before[0], after[0]);
     unit.read_at(&volume, 10, &mut read).unwrap();
     assert_eq!((read[0], read[600], read[1300]), (2, 9, 2));
+
+    let (other, begun) = (disk.clone(), AtomicBool::new(false));
+    medium.before_each(move |call| {
+        if matches!(call, Call::Read(_)) && !begun.swap(true, Ordering::SeqCst) {
+            other.volume("v").unwrap().write_at(0, &[3; 3 * 512]).unwrap();
+        }
+    });
+    volume.read_at(10, &mut read).unwrap();
+    medium.let_be();
+    assert!(read.iter().all(|byte| *byte == read[0]), "{} to {}", read[0], read[1300]);
 }
