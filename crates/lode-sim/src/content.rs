@@ -1,21 +1,33 @@
 //! The content of a disk, to be compared with a state of the model.
 
-use crate::model::{State, VolumeState, block_hash};
+use crate::model::{State, VolumeState, Volumes, block_hash, with_snapshot};
 use crate::rng::{index, mix, narrow, wide};
-use lode::{Compression, Disk};
+use lode::{Compression, Disk, Volume};
 
-/// A hash of all volumes: equal to [`State::hash`] of the state that the disk has.
+/// A hash of all volumes and snapshots: equal to [`State::hash`] of the state that the disk has.
 pub fn content_hash(disk: &Disk) -> lode::Result<u64> {
-    let mut infos = disk.volumes()?;
-    infos.sort_by(|a, b| a.name.cmp(&b.name));
+    let names = disk.volumes()?.into_iter().map(|info| info.name).collect();
+    let mut hash = volumes_hash(names, |name| disk.volume(name))?;
+    let mut snapshots = disk.snapshots();
+    snapshots.sort_by(|a, b| a.name.cmp(&b.name));
+    for snapshot in snapshots {
+        let volumes = volumes_hash(snapshot.volumes, |name| disk.volume_at(&snapshot.name, name))?;
+        hash = with_snapshot(hash, &snapshot.name, volumes);
+    }
+    Ok(hash)
+}
+
+fn volumes_hash(mut names: Vec<String>, find: impl Fn(&str) -> lode::Result<Volume>) -> lode::Result<u64> {
+    names.sort();
     let mut hash = 0;
     let mut bytes = Vec::new();
-    for info in infos {
+    for name in names {
+        let volume = find(&name)?;
         bytes.clear();
-        bytes.resize(narrow(info.bytes), 0x11);
-        disk.volume(&info.name)?.read_at(0, &mut bytes)?;
-        let volume = volume_hash(&info.name, &mut bytes, info.block_bytes, info.compression != Compression::None);
-        hash = mix(hash, volume);
+        bytes.resize(narrow(volume.bytes()), 0x11);
+        volume.read_at(0, &mut bytes)?;
+        let compressed = volume.compression() != Compression::None;
+        hash = mix(hash, volume_hash(&name, &mut bytes, volume.block_bytes(), compressed));
     }
     Ok(hash)
 }
@@ -36,34 +48,65 @@ fn volume_hash(name: &str, bytes: &mut Vec<u8>, block_bytes: u32, compressed: bo
 
 /// In words, how a disk differs from a state.
 pub fn difference(disk: &Disk, state: &State) -> String {
-    let infos = match disk.volumes() {
-        Ok(infos) => infos,
+    let names = match disk.volumes() {
+        Ok(infos) => infos.into_iter().map(|info| info.name).collect(),
         Err(error) => return format!("the volumes cannot be listed: {error}"),
     };
-    let mut words = Vec::new();
-    for name in state.volumes.keys().filter(|name| !infos.iter().any(|info| &info.name == *name)) {
-        words.push(format!("volume {name} is missing"));
+    let mut words = differences("", names, &state.volumes, |name| disk.volume(name));
+    let snapshots = disk.snapshots();
+    for name in state.snapshots.keys().filter(|name| !snapshots.iter().any(|snapshot| &snapshot.name == *name)) {
+        words.push(format!("snapshot {name} is missing"));
     }
-    for info in infos {
-        let Some(volume) = state.volumes.get(&info.name) else {
-            words.push(format!("volume {} should not be", info.name));
-            continue;
-        };
-        let compressed = info.compression != Compression::None;
-        if (info.bytes, info.block_bytes, compressed) != (volume.bytes, volume.block_bytes, volume.compressed) {
-            words.push(format!(
-                "volume {}: {} bytes in blocks of {}, compressed: {compressed}; expected {} bytes in blocks of {}, compressed: {}",
-                info.name, info.bytes, info.block_bytes, volume.bytes, volume.block_bytes, volume.compressed
-            ));
-            continue;
-        }
-        let mut bytes = vec![0; narrow(info.bytes)];
-        match disk.volume(&info.name).and_then(|volume| volume.read_at(0, &mut bytes)) {
-            Err(error) => words.push(format!("volume {} cannot be read: {error}", info.name)),
-            Ok(()) => words.extend(first_difference(&info.name, volume, &bytes)),
+    for snapshot in snapshots {
+        let find = |name: &str| disk.volume_at(&snapshot.name, name);
+        match state.snapshots.get(&snapshot.name) {
+            None => words.push(format!("snapshot {} should not be", snapshot.name)),
+            Some(volumes) => {
+                words.extend(differences(&format!("{}: ", snapshot.name), snapshot.volumes.clone(), volumes, find))
+            }
         }
     }
     if words.is_empty() { "no difference".to_owned() } else { words.join("; ") }
+}
+
+fn differences(
+    of: &str,
+    names: Vec<String>,
+    volumes: &Volumes,
+    find: impl Fn(&str) -> lode::Result<Volume>,
+) -> Vec<String> {
+    let mut words = Vec::new();
+    for name in volumes.keys().filter(|name| !names.contains(name)) {
+        words.push(format!("{of}volume {name} is missing"));
+    }
+    for name in names {
+        let Some(expected) = volumes.get(&name) else {
+            words.push(format!("{of}volume {name} should not be"));
+            continue;
+        };
+        let volume = match find(&name) {
+            Ok(volume) => volume,
+            Err(error) => {
+                words.push(format!("{of}volume {name} cannot be found: {error}"));
+                continue;
+            }
+        };
+        let shape = |bytes, block_bytes, compressed| {
+            format!("{bytes} bytes in blocks of {block_bytes}, compressed: {compressed}")
+        };
+        let found = shape(volume.bytes(), volume.block_bytes(), volume.compression() != Compression::None);
+        let right = shape(expected.bytes, expected.block_bytes, expected.compressed);
+        if found != right {
+            words.push(format!("{of}volume {name}: {found}; expected {right}"));
+            continue;
+        }
+        let mut bytes = vec![0; narrow(volume.bytes())];
+        match volume.read_at(0, &mut bytes) {
+            Err(error) => words.push(format!("{of}volume {name} cannot be read: {error}")),
+            Ok(()) => words.extend(first_difference(&name, expected, &bytes).map(|found| format!("{of}{found}"))),
+        }
+    }
+    words
 }
 
 /// Where some bytes of a volume, from its start, first differ from the model.

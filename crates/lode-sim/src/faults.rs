@@ -11,16 +11,16 @@
 //! * [`Kind::Flips`]: reads go wrong once; the next read of the same place is right, and nothing wrong was copied.
 
 use crate::enumerate::{Counts, Finding, Replay, guarded};
-use crate::model::{Model, State, VolumeState};
+use crate::model::{Model, State, VolumeState, Volumes};
 use crate::rng::{Rng, index, narrow};
 use crate::run::{Run, Stop, open_options};
 use crate::script::{Fill, Script, ScriptId, data};
 use crate::workload::script;
-use lode::{Disk, ErrorKind, OpenOptions, Survive};
+use lode::{Disk, ErrorKind, OpenOptions, Survive, Volume};
 use lode_media::fault::{FaultMedium, FaultPlan, FaultPoint, Lasting};
 use lode_media::ram::RamMedium;
 use lode_media::{Medium, Position, ZoneId};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -455,43 +455,62 @@ fn may_refuse(error: &lode::Error) -> Result<(), String> {
     if of_damage(error.kind()) { Ok(()) } else { Err(format!("the damaged disk: {error} ({:?})", error.kind())) }
 }
 
-/// Reads every block: right, or an error of damage. Gives back the blocks that cannot be read.
+/// Reads every block, of snapshots too: right, or an error of damage. Gives back the blocks of volumes that cannot be
+/// read.
 fn judge(disk: &Disk, state: &State) -> Result<Bad, String> {
-    let mut bad = BTreeSet::new();
-    let infos = match disk.volumes() {
-        Ok(infos) => infos,
-        Err(error) => return may_refuse(&error).map(|()| bad),
+    let names = match disk.volumes() {
+        Ok(infos) => infos.into_iter().map(|info| info.name).collect(),
+        Err(error) => return may_refuse(&error).map(|()| Bad::new()),
     };
-    let names: Vec<&String> = infos.iter().map(|info| &info.name).collect();
-    if names.len() != state.volumes.len() || names.iter().any(|name| !state.volumes.contains_key(*name)) {
-        return Err(format!("the volumes are {names:?}, expected {:?}", state.volumes.keys()));
+    let bad = judge_volumes("", names, &state.volumes, |name| disk.volume(name))?;
+    let snapshots: BTreeMap<String, Vec<String>> =
+        disk.snapshots().into_iter().map(|snapshot| (snapshot.name, snapshot.volumes)).collect();
+    if !snapshots.keys().eq(state.snapshots.keys()) {
+        return Err(format!("the snapshots are {:?}, expected {:?}", snapshots.keys(), state.snapshots.keys()));
     }
-    for info in &infos {
-        let expected = &state.volumes[&info.name];
-        if expected.bytes != info.bytes {
-            return Err(format!("volume {} has {} bytes, expected {}", info.name, info.bytes, expected.bytes));
-        }
-        let volume = match disk.volume(&info.name) {
+    for (snapshot, names) in snapshots {
+        let find = |name: &str| disk.volume_at(&snapshot, name);
+        judge_volumes(&format!("{snapshot}: "), names, &state.snapshots[&snapshot], find)?;
+    }
+    Ok(bad)
+}
+
+fn judge_volumes(
+    of: &str,
+    names: Vec<String>,
+    volumes: &Volumes,
+    find: impl Fn(&str) -> lode::Result<Volume>,
+) -> Result<Bad, String> {
+    let mut bad = Bad::new();
+    if names.len() != volumes.len() || names.iter().any(|name| !volumes.contains_key(name)) {
+        return Err(format!("{of}the volumes are {names:?}, expected {:?}", volumes.keys()));
+    }
+    for name in names {
+        let expected = &volumes[&name];
+        let volume = match find(&name) {
             Ok(volume) => volume,
             Err(error) => {
                 may_refuse(&error)?;
                 continue;
             }
         };
-        let size = u64::from(info.block_bytes);
+        if expected.bytes != volume.bytes() {
+            return Err(format!("{of}volume {name} has {} bytes, expected {}", volume.bytes(), expected.bytes));
+        }
+        let size = u64::from(volume.block_bytes());
         for block in 0..expected.blocks() {
-            let length = narrow(size.min(info.bytes - block * size));
+            let length = narrow(size.min(expected.bytes - block * size));
             let mut found = vec![0x44; length];
             match volume.read_at(block * size, &mut found) {
                 Err(error) if of_damage(error.kind()) => {
-                    bad.insert((info.name.clone(), block));
+                    bad.insert((name.clone(), block));
                 }
-                Err(error) => return Err(format!("{} block {block}: {error} ({:?})", info.name, error.kind())),
+                Err(error) => return Err(format!("{of}{name} block {block}: {error} ({:?})", error.kind())),
                 Ok(()) => {
                     let mut right = vec![0; length];
                     expected.read(block * size, &mut right);
                     if right != found {
-                        return Err(format!("{} block {block} was read wrong without an error", info.name));
+                        return Err(format!("{of}{name} block {block} was read wrong without an error"));
                     }
                 }
             }
@@ -506,7 +525,9 @@ fn scrubbed(disk: &Disk, bad: &BTreeSet<(String, u64)>) -> Result<(), String> {
         Ok(report) => report,
         Err(error) => return may_refuse(&error),
     };
-    let named: BTreeSet<(String, u64)> = report.damaged.iter().map(|d| (d.volume.clone(), d.block)).collect();
+    // What only snapshots see is named after them.
+    let of_volumes = report.damaged.iter().filter(|damage| !damage.volume.contains('@'));
+    let named: BTreeSet<(String, u64)> = of_volumes.map(|damage| (damage.volume.clone(), damage.block)).collect();
     if let Some((volume, block)) = bad.difference(&named).next() {
         return Err(format!("scrub does not name {volume} block {block}, which cannot be read"));
     }

@@ -79,7 +79,7 @@ impl VolumeState {
 
     /// Changes the size; what is cut off is gone, what is added reads as zeros.
     pub fn resize(&mut self, bytes: u64) {
-        if bytes < self.bytes {
+        if bytes <= self.bytes {
             let keep = bytes.div_ceil(self.size());
             let gone: Vec<u64> = self.present().filter(|block| *block >= keep).collect();
             for block in gone {
@@ -144,17 +144,33 @@ fn written(size: u64, offset: u64, data: &[u8], old: impl Fn(u64) -> Option<Arc<
     pieces(size, offset, wide(data.len())).map(change).collect()
 }
 
-/// The content of all volumes at one point of the stream. Cloning is cheap.
+/// Volumes by name.
+pub type Volumes = BTreeMap<String, Arc<VolumeState>>;
+
+/// The content of all volumes at one point of the stream, and of all snapshots. Cloning is cheap.
 #[derive(Clone, Debug, Default)]
 pub struct State {
     /// The volumes by name.
-    pub volumes: BTreeMap<String, Arc<VolumeState>>,
+    pub volumes: Volumes,
+    /// The volumes as they were when each snapshot was taken, by its name.
+    pub snapshots: BTreeMap<String, Arc<Volumes>>,
+}
+
+fn volumes_hash(volumes: &Volumes) -> u64 {
+    volumes.iter().fold(0, |hash, (name, volume)| mix(hash, volume.hash(name)))
+}
+
+/// The hash of a state with a snapshot more.
+pub fn with_snapshot(hash: u64, name: &str, volumes: u64) -> u64 {
+    mix(hash, mix(hash_bytes(name.as_bytes()), volumes))
 }
 
 impl State {
     /// A hash of all that a client can see.
     pub fn hash(&self) -> u64 {
-        self.volumes.iter().fold(0, |hash, (name, volume)| mix(hash, volume.hash(name)))
+        let snapshots = self.snapshots.iter();
+        snapshots
+            .fold(volumes_hash(&self.volumes), |hash, (name, volumes)| with_snapshot(hash, name, volumes_hash(volumes)))
     }
 
     fn volume_mut(&mut self, name: &str) -> &mut VolumeState {
@@ -291,6 +307,22 @@ impl Model {
     pub fn delete(&mut self, name: &str) {
         let mut state = State::clone(self.now());
         state.volumes.remove(name);
+        self.push(state);
+    }
+
+    /// Takes a snapshot: of the volumes named, or of all.
+    pub fn take_snapshot(&mut self, name: &str, of: &[String]) {
+        let mut state = State::clone(self.now());
+        let mut volumes = state.volumes.clone();
+        volumes.retain(|volume, _| of.is_empty() || of.contains(volume));
+        state.snapshots.insert(name.to_owned(), Arc::new(volumes));
+        self.push(state);
+    }
+
+    /// Deletes a snapshot.
+    pub fn delete_snapshot(&mut self, name: &str) {
+        let mut state = State::clone(self.now());
+        state.snapshots.remove(name);
         self.push(state);
     }
 
@@ -450,6 +482,8 @@ fn apply(volume: &mut VolumeState, shadow: &Shadow) -> bool {
             return false;
         }
     }
+    // A block that the unit holds may be the last by now, and end inside.
+    volume.resize(volume.bytes);
     true
 }
 

@@ -16,6 +16,7 @@ use lode_media::Medium;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+mod snapshots;
 mod units;
 mod upkeep;
 mod volumes;
@@ -356,6 +357,8 @@ impl<'a> Run<'a> {
             Op::Kill => self.kill(),
             Op::ReadAll => self.compare(),
             Op::FillUp(volume) => self.fill_up(*volume, at),
+            Op::TakeSnapshot(snapshot, of) => self.take_snapshot(*snapshot, *of),
+            Op::DeleteSnapshot(snapshot) => self.delete_snapshot(*snapshot),
             unit_op => self.in_unit(unit_op, at),
         }
     }

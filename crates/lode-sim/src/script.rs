@@ -89,11 +89,20 @@ pub enum Op {
     ReadAll,
     /// Writes until the disk says that it is full.
     FillUp(VolumeNumber),
+    /// Takes a snapshot; of one volume, or of all.
+    TakeSnapshot(u8, Option<VolumeNumber>),
+    /// Deletes a snapshot.
+    DeleteSnapshot(u8),
 }
 
 /// The name of a volume.
 pub fn volume_name(volume: VolumeNumber) -> String {
     format!("v{volume}")
+}
+
+/// The name of a snapshot.
+pub fn snapshot_name(snapshot: u8) -> String {
+    format!("s{snapshot}")
 }
 
 /// The data that operation `op` of a script writes: no two operations write the same, except zeros.

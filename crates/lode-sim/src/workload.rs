@@ -4,8 +4,8 @@
 //! offsets collide, sizes lie near the edges of blocks and batches. The run compares against another model.
 
 use crate::model::Model;
-use crate::rng::{Rng, index, narrow};
-use crate::script::{Fill, Op, Script, ScriptId, ScriptOptions, VolumeNumber, volume_name};
+use crate::rng::{Rng, index, mix, narrow};
+use crate::script::{Fill, Op, Script, ScriptId, ScriptOptions, VolumeNumber, snapshot_name, volume_name};
 use crate::trace::Erased;
 use lode_media::Geometry;
 
@@ -86,10 +86,38 @@ fn random(id: ScriptId) -> Script {
     let budget = u64::from(geometry.zones) * u64::from(geometry.zone_bytes) / 4;
     let mut draw = Draw { rng, model: Model::new(), geometry, next_unit: 0, ops: Vec::new(), budget };
     draw.create();
+    let mut snapshots = Snapshots::draw(id.seed());
     for _ in 1..length {
         draw.next(&weights);
+        snapshots.next(&mut draw);
     }
     Script { id, geometry, erased, options, prelude: 0, ops: draw.ops }
+}
+
+/// Snapshots come in between, drawn by themselves: in half of all scripts.
+struct Snapshots {
+    rng: Rng,
+    percent: u32,
+}
+
+impl Snapshots {
+    fn draw(seed: u64) -> Self {
+        let mut rng = Rng::new(mix(seed, 0x534e_4150));
+        let percent = *rng.pick(&[0, 0, 0, 3, 6, 12]);
+        Snapshots { rng, percent }
+    }
+
+    fn next(&mut self, draw: &mut Draw) {
+        if self.percent == 0 || !self.rng.percent(self.percent.into()) {
+            return;
+        }
+        let number = u8::try_from(self.rng.below(4)).expect("small");
+        if draw.model.now().snapshots.contains_key(&snapshot_name(number)) {
+            return draw.push(Op::DeleteSnapshot(number));
+        }
+        let of = draw.volume().filter(|_| self.rng.percent(25)).map(|(volume, ..)| volume);
+        draw.push(Op::TakeSnapshot(number, of));
+    }
 }
 
 impl Draw {
@@ -285,6 +313,11 @@ fn track(model: &mut Model, op: &Op) {
             model.commit(*unit);
         }
         Op::Abort(unit) | Op::Drop(unit) => model.abort(*unit),
+        Op::TakeSnapshot(snapshot, of) => {
+            let of: Vec<String> = of.map(volume_name).into_iter().collect();
+            model.take_snapshot(&snapshot_name(*snapshot), &of);
+        }
+        Op::DeleteSnapshot(snapshot) => model.delete_snapshot(&snapshot_name(*snapshot)),
         Op::Reopen | Op::Kill => {
             for unit in model.units() {
                 model.abort(unit);

@@ -7,6 +7,7 @@ use crate::disk::Inner;
 use crate::disk::open::Disk;
 use crate::disk::options::OpenOptions;
 use crate::error::Result;
+use crate::format::records::ListState;
 use crate::types::{ListId, Location, Lsn, index, len_u32};
 use crate::zones::Holds;
 use lode_media::Medium;
@@ -87,7 +88,9 @@ impl Disk {
             let mut from = 0;
             while let Some(number) = inner.section_from(list, from) {
                 from = number + 1;
-                for chunk in inner.section_blocks(list, number)?.chunks(64) {
+                let mut blocks = inner.section_blocks(list, number)?;
+                blocks.retain(|(_, place, _)| *place != Location::HOLE);
+                for chunk in blocks.chunks(64) {
                     let places: Vec<(Location, u32)> =
                         chunk.iter().map(|(_, place, checksum)| (*place, *checksum)).collect();
                     for ((block, place, checksum), read) in chunk.iter().zip(inner.read_stored(&places)) {
@@ -99,11 +102,7 @@ impl Disk {
                         let same =
                             matches!(core.state.lookup(list, *block), Ok(Some(now)) if now == (*place, *checksum));
                         if same && core.writer.stored(*place).is_none() {
-                            let volume = core
-                                .state
-                                .lists
-                                .get(&list)
-                                .map_or_else(|| format!("list {}", list.0), |list| list.meta.name.clone());
+                            let volume = core.state.label(list);
                             report.damaged.push(Damage {
                                 volume,
                                 block: *block,
@@ -131,10 +130,22 @@ impl Inner {
         let mut places: Vec<(Location, ListId, u64)> = Vec::new();
         for list in self.all_lists() {
             report.lists += 1;
-            let (blocks, block_bytes, name) = {
+            let (blocks, block_bytes, name, is_layer) = {
                 let core = self.core.lock();
                 let meta = &core.state.lists[&list].meta;
-                (meta.blocks(), meta.block_bytes(), meta.name.clone())
+                let is_layer = meta.state == ListState::Layer || meta.parent != ListId(0);
+                let state = |list| core.state.lists.get(&list).map(|list| list.meta.state);
+                if meta.state == ListState::Layer {
+                    let of = (state(meta.parent), state(ListId(meta.snapshot.0)));
+                    let parent = matches!(of.0, Some(ListState::There | ListState::Hidden));
+                    if !parent || !matches!(of.1, Some(ListState::Snapshot | ListState::Leaving)) {
+                        report.problems.push(format!(
+                            "list {} is a layer: expected its list {} and its snapshot {}, found {of:?} (S3, S4)",
+                            list.0, meta.parent.0, meta.snapshot.0
+                        ));
+                    }
+                }
+                (meta.blocks(), meta.block_bytes(), meta.name.clone(), is_layer)
             };
             let mut from = 0;
             while let Some(number) = self.section_from(list, from) {
@@ -148,6 +159,10 @@ impl Inner {
                     report.live_bytes += u64::from(place.footprint());
                     if block >= blocks {
                         report.problems.push(format!("{name} block {block}: expected only blocks below {blocks} (I1)"));
+                    }
+                    if place == Location::HOLE && is_layer {
+                        usage[0].1 += 1;
+                        continue;
                     }
                     if place.stored() > block_bytes || place.kind().is_none() {
                         report.problems.push(format!(

@@ -46,11 +46,9 @@ struct Owner {
 }
 
 impl Core {
-    /// Who owns the place now, if anybody: the committed state, or an open unit.
+    /// Who owns the place now, if anybody: the committed state, what snapshots see of it, or an open unit.
     fn is_alive(&self, owner: &Owner) -> std::result::Result<bool, ColdLeaf> {
-        if let Some((place, _)) = self.state.lookup(owner.list, owner.block)?
-            && place == owner.place
-        {
+        if self.state.holder(owner.list, owner.block, owner.place)?.is_some() {
             return Ok(true);
         }
         let spilled = self.spilled.get(&owner.unit).and_then(|spilled| spilled.get(&(owner.list, owner.block)));
@@ -148,15 +146,8 @@ impl Inner {
                 let mut at = place;
                 for (n, checksum) in checksums.into_iter().enumerate() {
                     let owner = Owner { list, block: first + len_u64(n), place: at, checksum, unit };
-                    // A Data of a unit knows more than the Put that made it visible.
-                    owners
-                        .entry(at)
-                        .and_modify(|known| {
-                            if known.unit == UnitId(0) {
-                                *known = owner
-                            }
-                        })
-                        .or_insert(owner);
+                    // What is written first knows most: the unit, and the list itself instead of a layer of it.
+                    owners.entry(at).or_insert(owner);
                     at = at.step(1);
                 }
             }
@@ -337,12 +328,11 @@ impl Inner {
                 let mut run = Run::default();
                 let mut list = ListId(0);
                 for (owner, place) in chunk {
-                    if owner.list != list {
-                        run.end(core, list);
-                        list = owner.list;
-                    }
-                    let now = core.state.lookup(owner.list, owner.block);
-                    if matches!(now, Ok(Some((now, _))) if now == owner.place) {
+                    if let Ok(Some(holder)) = core.state.holder(owner.list, owner.block, owner.place) {
+                        if holder != list {
+                            run.end(core, list);
+                            list = holder;
+                        }
                         run.push(
                             core,
                             list,

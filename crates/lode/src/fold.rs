@@ -22,6 +22,8 @@ pub(crate) struct Entry {
     pub lsn: Lsn,
     /// What its unit had reserved for it.
     pub reserved: u64,
+    /// It goes into a layer, and lay in a list before: no place of the unit's own.
+    pub kept: bool,
     pub folded: bool,
 }
 

@@ -11,7 +11,7 @@
 use crate::disk::options::Survive;
 use crate::disk::space::{Claim, LOW_ZONES};
 use crate::disk::{Core, Effort, Inner};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::fold::FOLD_STEP;
 use crate::format::records::Record;
 use crate::planted::{self, Bug};
@@ -25,6 +25,8 @@ use std::time::Duration;
 const FRUITLESS_MAX: u32 = 32;
 /// Writing tables again takes a zone for each copy, and records of that.
 const TABLES_NEED: usize = 4;
+/// Draining lists and snapshots leaves so many zones to the cleaner, who makes more out of what is drained.
+const DRAIN_LEAVES: usize = 6;
 /// When so many dead zones wait for a root, one is written although there are others to be freed.
 const ROOTED_MANY: usize = 16;
 /// While space is not low, zones of tables may hold this part of the image in garbage.
@@ -268,8 +270,19 @@ impl Inner {
         Ok(true)
     }
 
-    /// Frees a part of a deleted list. False: there is none.
+    /// Frees a part of a deleted list or snapshot. False: there is none, or no zone for the records of that.
     pub(crate) fn drain_step(&self) -> Result<bool> {
+        if self.core.lock().available() <= DRAIN_LEAVES {
+            crate::mark("space: draining waits for the cleaner");
+            return Ok(false);
+        }
+        match self.drain_some() {
+            Err(error) if error.kind() == ErrorKind::Full => Ok(false),
+            done => done,
+        }
+    }
+
+    fn drain_some(&self) -> Result<bool> {
         let (list, section) = {
             let mut core = self.core.lock();
             // What a large commit put into the list just before it was deleted must be in the map to be found there.
@@ -278,7 +291,10 @@ impl Inner {
                 parking_lot::MutexGuard::bump(&mut core);
             }
             let next = core.state.draining.difference(&core.undrained).next();
-            let Some(list) = next.copied() else { return Ok(false) };
+            let Some(list) = next.copied() else {
+                drop(core);
+                return self.leave_step();
+            };
             let sections = core.state.lists.get(&list).into_iter().flat_map(|list| list.sections.iter());
             let occupied = sections.filter(|(_, section)| !section.is_empty()).map(|(number, _)| number).next();
             (list, occupied)

@@ -57,13 +57,15 @@ pub use marks::marks;
 
 pub use check::{CheckReport, Damage, ScrubReport};
 pub use disk::open::Disk;
-pub use disk::options::{Counters, DiskInfo, FormatOptions, OpenOptions, Survive, VolumeInfo, VolumeOptions};
+pub use disk::options::{
+    Counters, DiskInfo, FormatOptions, OpenOptions, SnapshotInfo, SnapshotOptions, Survive, VolumeInfo, VolumeOptions,
+};
 pub use disk::outcomes::UnitStatus;
 pub use error::{Error, ErrorKind, Result};
 pub use format::{describe, records::Compression};
 pub use inspect::{BatchView, SegmentView};
 pub use roots::probe;
 pub use shape::{SMALLEST_ZONES, default_zone_bytes};
-pub use types::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, ListId, Lsn, UnitId};
+pub use types::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, ListId, Lsn, SnapshotId, UnitId};
 pub use unit::Unit;
 pub use volume::{Extent, Volume};

@@ -15,6 +15,8 @@ pub(crate) const FILLING_ZONES: u32 = 10;
 pub const SMALLEST_ZONES: u32 = 40;
 /// What a stored block is charged beyond its bytes: its records (twice) and its entries in the tables (R27).
 pub(crate) const BLOCK_CHARGE: u64 = 128;
+/// What a list, a layer or a snapshot is charged: its record, its sections and their entries, in two copies.
+pub(crate) const LIST_CHARGE: u64 = 1024;
 /// The smallest zone: roots, directory pages and footers must fit.
 pub(crate) const ZONE_BYTES_MIN: u32 = 2048;
 
@@ -93,7 +95,8 @@ impl Shape {
             slots_per_page: (zone_bytes / 4096).clamp(1, 64),
             deltas_max: usize::try_from(zone_bytes / 8192).expect("small").clamp(2, 32),
             direct_bytes: ((batch_bytes - head) / 2).min(1 << 16),
-            direct_blocks: ((batch_bytes - head) / 2 / 48).clamp(1, 16),
+            // Each with a second record, of what a snapshot sees.
+            direct_blocks: ((batch_bytes - head) / 2 / 96).clamp(1, 16),
         })
     }
 

@@ -8,6 +8,8 @@
 //! * I3 a section's `dirty` is the first record that its written state does not include.
 //! * I4 a zone's usage is the sum of the footprints of the blocks that the map places in it.
 
+mod versions;
+
 use crate::fold::{Entry, Fold, Watch};
 use crate::format::object::ObjectRef;
 use crate::format::records::{Freed, ListMeta, ListState, Record};
@@ -17,6 +19,7 @@ use crate::shape::{ROOT_ZONES, Shape};
 use crate::types::{ListId, Location, Lsn, index, low_u32};
 use crate::zones::{Holds, Zones};
 use std::collections::{BTreeMap, BTreeSet};
+pub(crate) use versions::{Kept, Versions};
 
 /// Names a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,6 +71,7 @@ pub(crate) struct State {
     pub directory: Directory,
     /// Deleted lists whose blocks are not all freed yet.
     pub draining: BTreeSet<ListId>,
+    pub versions: Versions,
     /// Sections that were read before the record that makes their list.
     pub orphans: BTreeMap<ListId, Sections>,
     /// Leaves that came into memory so far.
@@ -105,6 +109,7 @@ impl State {
             taken: 0,
             directory: Directory::default(),
             draining: BTreeSet::new(),
+            versions: Versions::default(),
             orphans: BTreeMap::new(),
             leaves_made: 0,
             fold: None,
@@ -326,7 +331,9 @@ impl State {
     }
 
     fn fold_in(&mut self, entry: &Entry) {
-        if let Some(zone) = self.zones.all.get_mut(index(entry.place.zone())) {
+        if !entry.kept
+            && let Some(zone) = self.zones.all.get_mut(index(entry.place.zone()))
+        {
             zone.shadow -= entry.place.footprint();
         }
         self.put_now(entry.list, entry.block, entry.place, entry.checksum, entry.old, entry.lsn);
@@ -414,18 +421,18 @@ impl State {
     /// Puts a list into the tables, new or changed.
     pub fn install_list(&mut self, meta: ListMeta) {
         self.next_list = self.next_list.max(meta.list.0 + 1);
-        if let Some(old) = self.lists.get(&meta.list)
-            && old.meta.state == ListState::There
-        {
-            self.names.remove(&old.meta.name);
+        if let Some(old) = self.lists.get(&meta.list) {
+            self.versions.note(&old.meta, false);
+            if old.meta.state == ListState::There {
+                self.names.remove(&old.meta.name);
+            }
         }
-        match meta.state {
-            ListState::There => {
-                self.names.insert(meta.name.clone(), meta.list);
-            }
-            ListState::Draining => {
-                self.draining.insert(meta.list);
-            }
+        self.versions.note(&meta, true);
+        if meta.state == ListState::There {
+            self.names.insert(meta.name.clone(), meta.list);
+        }
+        if meta.state == ListState::Draining {
+            self.draining.insert(meta.list);
         }
         match self.lists.get_mut(&meta.list) {
             Some(list) => list.meta = meta,
@@ -441,6 +448,10 @@ impl State {
     pub fn name_lists(&mut self) {
         let there = self.lists.iter().filter(|(_, list)| list.meta.state == ListState::There);
         self.names = there.map(|(id, list)| (list.meta.name.clone(), *id)).collect();
+        self.versions = Versions::default();
+        for list in self.lists.values() {
+            self.versions.note(&list.meta, true);
+        }
     }
 
     /// Takes in a section that was read from the directory.
@@ -455,6 +466,7 @@ impl State {
     fn remove_list(&mut self, list: ListId) {
         self.draining.remove(&list);
         let Some(gone) = self.lists.remove(&list) else { return };
+        self.versions.note(&gone.meta, false);
         if gone.meta.state == ListState::There {
             self.names.remove(&gone.meta.name);
         }

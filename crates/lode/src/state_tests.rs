@@ -11,7 +11,22 @@ pub(crate) fn empty() -> State {
 /// A list named "v".
 pub(crate) fn list(list: u32, state: ListState) -> ListMeta {
     let (compression, name) = (Compression::None, "v".to_owned());
-    ListMeta { list: ListId(list), block_shift: 12, compression, state, bytes: 1 << 20, name }
+    let (parent, snapshot, members) = Default::default();
+    let block_shift = 12;
+    let bytes = 1 << 20;
+    ListMeta {
+        list: ListId(list),
+        block_shift,
+        compression,
+        state,
+        bytes,
+        name,
+        parent,
+        snapshot,
+        cut: 0,
+        made: 0,
+        members,
+    }
 }
 
 /// The page of the older list was written before its deletion, the page of the newer one after: replay deletes the
@@ -49,6 +64,7 @@ fn what_is_folded_late_moves_the_replay_start_back() {
         old: Location::NONE,
         lsn: Lsn(10),
         reserved: 0,
+        kept: false,
         folded: false,
     };
     state.zones.get_mut(9).shadow += place(0).footprint();

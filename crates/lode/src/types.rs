@@ -16,8 +16,12 @@ pub const BLOCK_BYTES_MAX: u32 = 65536;
 pub const BLOCK_BYTES_MIN: u32 = 64;
 
 /// Names a list. Never given out twice on one disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ListId(pub u32);
+
+/// Names a snapshot. Lists and snapshots are counted together, so that a snapshot is of lists with smaller numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SnapshotId(pub u32);
 
 /// A position of the merged stream: the number of the next record. Everything before it has a smaller one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,13 +65,15 @@ pub(crate) enum Kind {
 }
 
 /// Where a stored block lies: 22 bits zone, 24 bits offset in granules, 16 bits stored length less one, 2 bits kind.
-/// Zero is no place: zone 0 holds roots only.
+/// Zone 0 holds roots only: what would lie there is no place.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Location(pub u64);
 
 impl Location {
     /// A hole: no stored block.
     pub const NONE: Location = Location(0);
+    /// In a layer: a snapshot sees a hole here, whatever came later. Takes no bytes.
+    pub const HOLE: Location = Location(3);
     /// More zones than this cannot be named.
     pub const ZONES_MAX: u32 = 1 << 22;
     /// Larger zones than this cannot be named.
@@ -103,7 +109,7 @@ impl Location {
 
     /// Bytes that the block takes in its zone, up to the next granule.
     pub fn footprint(self) -> u32 {
-        self.stored().next_multiple_of(GRANULE)
+        if self == Self::HOLE { 0 } else { self.stored().next_multiple_of(GRANULE) }
     }
 
     /// `None` for a kind that this version does not know.
@@ -123,7 +129,7 @@ impl Location {
 
 impl fmt::Debug for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_none() {
+        if self.is_none() || *self == Self::HOLE {
             return f.write_str("hole");
         }
         write!(f, "zone {} offset {} stored {} kind {}", self.zone(), self.offset(), self.stored(), self.0 & 3)

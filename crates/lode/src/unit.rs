@@ -20,7 +20,7 @@ use crate::disk::options::Survive;
 use crate::disk::put::NewBlock;
 use crate::disk::read::{pack, read_bytes, unpack};
 use crate::disk::space::Claim;
-use crate::disk::{Core, Inner, Spilled, charge};
+use crate::disk::{Core, Inner, Reserved, Spilled, charge};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::crc;
 use crate::shape::BLOCK_CHARGE;
@@ -35,8 +35,7 @@ const SPARE_CHUNKS: usize = 32;
 
 /// What a unit was given for blocks that it is about to write.
 struct Promise {
-    /// Charged bytes.
-    bytes: u64,
+    space: Reserved,
     /// Memory that other units have used.
     chunks: Chunks,
 }
@@ -48,7 +47,7 @@ pub struct Unit {
     lists: Shadows,
     /// What `Shadow::Data` names.
     arena: Arena,
-    reserved: u64,
+    reserved: Reserved,
     user_bytes: u64,
     has_spilled: bool,
     /// An operation failed half-way: the unit can only be aborted.
@@ -82,7 +81,7 @@ impl Unit {
             id,
             lists: Shadows::default(),
             arena: Arena::default(),
-            reserved: 0,
+            reserved: Reserved::default(),
             user_bytes: 0,
             has_spilled: false,
             broken: false,
@@ -112,6 +111,9 @@ impl Unit {
 
     /// Reads: the unit's own shadow, else the committed state as it is at one instant.
     pub fn read_at(&self, volume: &Volume, offset: u64, into: &mut [u8]) -> Result<()> {
+        if volume.is_snapshot() {
+            return volume.read_at(offset, into);
+        }
         self.check_range(volume, offset, len_u64(into.len()))?;
         read_bytes(volume.block_bytes(), offset, into, |first, into| self.read_blocks(volume, first, into))
     }
@@ -120,7 +122,7 @@ impl Unit {
         let (list, block_bytes) = (volume.list(), volume.block_bytes());
         let shadow = self.lists.get(list);
         let has = |block| shadow.is_some_and(|shadow| shadow.blocks.contains(block) || shadow.is_hole(block));
-        self.disk.read_blocks_but(list, block_bytes, first, into, has)?;
+        self.disk.read_blocks_but(volume.view(), block_bytes, first, into, has)?;
         let Some(shadow) = shadow else { return Ok(()) };
         for (block, into) in (first..).zip(into.chunks_mut(index(block_bytes))) {
             match shadow.blocks.get(block) {
@@ -219,7 +221,7 @@ impl Unit {
     }
 
     fn accept(&mut self, promise: Promise) {
-        self.reserved += promise.bytes;
+        self.reserved += promise.space;
         self.arena.stock(promise.chunks);
     }
 
@@ -232,10 +234,12 @@ impl Unit {
         end: u64,
     ) -> Result<Promise> {
         let held = self.lists.get(list).map_or(0, |shadow| shadow.blocks.range(first, end).count());
-        let wanted = (end - first - len_u64(held)).saturating_mul(block_bytes + BLOCK_CHARGE);
+        let blocks = end - first - len_u64(held);
+        let wanted = blocks.saturating_mul(block_bytes + BLOCK_CHARGE);
         let promisable = self.disk.shape.promisable();
         let mut core = self.disk.admit(self.disk.pace(core), Claim::Data)?;
-        if core.promised().saturating_add(wanted) > promisable {
+        let space = Reserved { bytes: wanted, blocks };
+        if core.promised().saturating_add(core.reserves(space)) > promisable {
             // A simple operation gives back what it overwrites; only what it needs beyond that must be free.
             let mut freed = 0;
             if self.simple {
@@ -243,22 +247,25 @@ impl Unit {
                 self.disk.load_range(list, first, end)?;
                 core = self.disk.writable()?;
                 for block in first..end {
-                    if let Ok(Some((place, _))) = core.state.lookup(list, block) {
+                    // What a snapshot sees stays.
+                    if let (Ok(Some((place, _))), Ok(None)) =
+                        (core.state.lookup(list, block), core.state.keep(list, block))
+                    {
                         freed += charge(place);
                     }
                 }
             }
-            if core.promised().saturating_add(wanted) > promisable + freed.min(promisable / 32) {
+            if core.promised().saturating_add(core.reserves(space)) > promisable + freed.min(promisable / 32) {
                 return Err(self.disk.full(&core, wanted));
             }
         }
-        core.reserved += wanted;
+        core.reserved += space;
         let mut chunks = Chunks::new();
         for _ in 0..self.arena.lacks(wanted) {
             let Some(chunk) = core.chunks.pop() else { break };
             chunks.push(chunk);
         }
-        Ok(Promise { bytes: wanted, chunks })
+        Ok(Promise { space, chunks })
     }
 
     /// `claim`: what a spill on the way may wait for.

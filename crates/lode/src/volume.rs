@@ -5,11 +5,12 @@
 
 use crate::disk::Inner;
 use crate::disk::put::NewBlock;
-use crate::disk::read::{pack, read_bytes};
+use crate::disk::read::{View, pack, read_bytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::crc;
-use crate::format::records::Compression;
-use crate::types::{Kind, ListId, Location, Lsn, index, index64, len_u64};
+use crate::format::records::{Compression, ListMeta};
+use crate::state::ColdLeaf;
+use crate::types::{Kind, ListId, Location, Lsn, SnapshotId, index, index64, len_u64};
 use crate::unit::Unit;
 use std::sync::Arc;
 
@@ -32,6 +33,8 @@ pub struct Volume {
     name: Arc<str>,
     block_bytes: u32,
     compression: Compression,
+    /// As this snapshot sees it.
+    at: Option<SnapshotId>,
 }
 
 /// The error for a range beyond the end.
@@ -53,7 +56,22 @@ impl Volume {
         block_bytes: u32,
         compression: Compression,
     ) -> Volume {
-        Volume { disk, list, name: Arc::from(name), block_bytes, compression }
+        Volume { disk, list, name: Arc::from(name), block_bytes, compression, at: None }
+    }
+
+    /// A volume as a snapshot sees it.
+    pub(crate) fn at(disk: Arc<Inner>, list: ListId, meta: &ListMeta, snapshot: SnapshotId) -> Volume {
+        let at = Some(snapshot);
+        Volume { at, ..Volume::new(disk, list, &meta.name, meta.block_bytes(), meta.compression) }
+    }
+
+    pub(crate) fn view(&self) -> View {
+        View { list: self.list, at: self.at }
+    }
+
+    /// Whether it is seen by a snapshot, and so never changes.
+    pub fn is_snapshot(&self) -> bool {
+        self.at.is_some()
     }
 
     /// Its name when the handle was made.
@@ -76,7 +94,11 @@ impl Volume {
     }
 
     pub(crate) fn size(&self) -> Result<u64> {
-        Ok(self.disk.core.lock().check_list(self.list, 0)?.bytes)
+        let core = self.disk.core.lock();
+        let Some(snapshot) = self.at else { return Ok(core.check_list(self.list, 0)?.bytes) };
+        let meta = core.state.meta_at(self.list, snapshot);
+        let gone = || Error::new(ErrorKind::NotFound, format!("the snapshot of {} was deleted", self.name));
+        Ok(meta.ok_or_else(gone)?.bytes)
     }
 
     /// Its block size: reads and writes of whole blocks are the cheapest.
@@ -84,15 +106,26 @@ impl Volume {
         self.block_bytes
     }
 
-    pub(crate) fn compression(&self) -> Compression {
+    /// How its blocks are compressed.
+    pub fn compression(&self) -> Compression {
         self.compression
     }
 
     pub(crate) fn belongs_to(&self, disk: &Arc<Inner>) -> Result<()> {
+        self.changeable()?;
         if Arc::ptr_eq(&self.disk, disk) {
             return Ok(());
         }
         Err(Error::new(ErrorKind::InvalidArgument, format!("volume {} is not of the unit's disk", self.name)))
+    }
+
+    fn changeable(&self) -> Result<()> {
+        match self.at {
+            None => Ok(()),
+            Some(_) => {
+                Err(Error::new(ErrorKind::ReadOnly, format!("{} is of a snapshot: it never changes", self.name)))
+            }
+        }
     }
 
     /// Fills `into` from `offset`, as the volume is at one instant. Any offset and length within it. Holes read as
@@ -100,7 +133,7 @@ impl Volume {
     pub fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<()> {
         check_range(&self.name, self.size()?, offset, len_u64(into.len()))?;
         read_bytes(self.block_bytes, offset, into, |first, into| {
-            self.disk.read_blocks(self.list, self.block_bytes, first, into)
+            self.disk.read_blocks(self.view(), self.block_bytes, first, into)
         })
     }
 
@@ -108,6 +141,7 @@ impl Volume {
     /// blocks are read, changed and written, in order with every other write of that block (R5). Gives back a position
     /// to flush up to.
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<Lsn> {
+        self.changeable()?;
         check_range(&self.name, self.size()?, offset, len_u64(data.len()))?;
         if data.is_empty() {
             return Ok(self.disk.writable()?.writer.lsn);
@@ -172,7 +206,7 @@ impl Volume {
             if len < index(self.block_bytes) {
                 base = Some(self.place_of(block)?);
                 whole = vec![0; index(self.block_bytes)];
-                self.disk.read_blocks(self.list, self.block_bytes, block, &mut whole)?;
+                self.disk.read_blocks(self.view(), self.block_bytes, block, &mut whole)?;
                 whole[within..within + len].copy_from_slice(head);
             }
             let (stored, kind) = match pack(&whole, self.compression, &mut scratch) {
@@ -228,6 +262,7 @@ impl Volume {
 
     /// Turns the range into zeros, giving back the space of whole blocks. One operation.
     pub fn discard(&self, offset: u64, bytes: u64) -> Result<Lsn> {
+        self.changeable()?;
         check_range(&self.name, self.size()?, offset, bytes)?;
         self.as_unit(offset, bytes, |unit| unit.discard(self, offset, bytes))
     }
@@ -247,11 +282,15 @@ impl Volume {
             // Bounded holds: at most a thousand blocks each.
             let stop = (block + 1024).min(end.div_ceil(block_bytes));
             self.disk.load_range(self.list, block, stop)?;
+            let mut cold = None;
             let core = self.disk.core.lock();
             for block in block..stop {
-                let allocated = match core.state.lookup(self.list, block) {
+                let allocated = match self.view().lookup(&core.state, block) {
                     Ok(found) => found.is_some(),
-                    Err(_) => break,
+                    Err(leaf) => {
+                        cold = Some(leaf);
+                        break;
+                    }
                 };
                 let next = ((block + 1) * block_bytes).min(end);
                 match extents.last_mut() {
@@ -259,6 +298,10 @@ impl Volume {
                     _ => extents.push(Extent { offset: at, bytes: next - at, allocated }),
                 }
                 at = next;
+            }
+            drop(core);
+            if let Some(ColdLeaf(key)) = cold {
+                self.disk.load(key)?;
             }
         }
         Ok(extents)

@@ -90,7 +90,8 @@ impl Run<'_> {
         self.flush(&Op::Flush)?;
         let last = written - block;
         let noise = data(self.script.id.seed(), narrow(written), block, Fill::Noise);
-        if self.units.is_empty() && !self.write(number, last, &noise)? {
+        let pinned = !self.units.is_empty() || !self.model.now().snapshots.is_empty();
+        if !pinned && !self.write(number, last, &noise)? {
             return Err(Stop::Finding("on a full disk an overwrite was refused".to_owned()));
         }
         self.discard(number, last, block)?;

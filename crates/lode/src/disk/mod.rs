@@ -18,6 +18,7 @@ pub(crate) mod read;
 mod recount;
 pub(crate) mod space;
 mod stored;
+mod snapshots;
 pub(crate) mod volumes;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -61,6 +62,27 @@ pub(crate) struct Effort {
     pub taken: u64,
 }
 
+/// Space that was promised: charged bytes, and how many blocks these are for.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Reserved {
+    pub bytes: u64,
+    pub blocks: u64,
+}
+
+impl std::ops::AddAssign for Reserved {
+    fn add_assign(&mut self, other: Reserved) {
+        self.bytes += other.bytes;
+        self.blocks += other.blocks;
+    }
+}
+
+impl std::ops::SubAssign for Reserved {
+    fn sub_assign(&mut self, other: Reserved) {
+        self.bytes -= other.bytes;
+        self.blocks -= other.blocks;
+    }
+}
+
 /// Everything that changes, under one lock.
 pub(crate) struct Core {
     pub state: State,
@@ -69,8 +91,8 @@ pub(crate) struct Core {
     pub table_a: Side,
     pub table_b: Side,
     pub spilled: BTreeMap<UnitId, Spilled>,
-    /// Charged bytes that open units may still need.
-    pub reserved: u64,
+    /// What open units may still need.
+    pub reserved: Reserved,
     /// Set once an append or a sync has failed (P8).
     pub failed: Option<Error>,
     pub syncing: bool,
@@ -184,7 +206,21 @@ impl Core {
     /// Charged bytes that are promised: live, or reserved by units.
     pub fn promised(&self) -> u64 {
         let folding = self.state.fold.as_ref().map_or(0, |fold| fold.reserved);
-        self.state.zones.live + self.state.zones.blocks * crate::shape::BLOCK_CHARGE + self.reserved + folding
+        let stored = self.state.zones.live + self.state.zones.blocks * crate::shape::BLOCK_CHARGE;
+        let lists = crate::types::len_u64(self.state.lists.len()) * crate::shape::LIST_CHARGE;
+        stored + lists + self.reserves(self.reserved) + folding
+    }
+
+    /// Whether so many charged bytes more can be promised.
+    pub fn promises(&self, more: u64) -> bool {
+        self.promised().saturating_add(more) <= self.state.shape.promisable()
+    }
+
+    /// What a reservation takes: while there are snapshots, also a charge for each hole that they may see where a unit
+    /// writes.
+    pub fn reserves(&self, space: Reserved) -> u64 {
+        let holes = if self.state.versions.is_empty() { 0 } else { space.blocks };
+        space.bytes.saturating_add(holes.saturating_mul(crate::shape::BLOCK_CHARGE))
     }
 }
 

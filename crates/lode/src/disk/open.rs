@@ -5,10 +5,12 @@
 //! accept work (R9, R10).
 
 use super::options::Survive;
-use super::options::{Counters, DiskInfo, FormatOptions, OpenOptions, VolumeInfo, VolumeOptions};
+use super::options::{
+    Counters, DiskInfo, FormatOptions, OpenOptions, SnapshotInfo, SnapshotOptions, VolumeInfo, VolumeOptions,
+};
 use super::outcomes::UnitStatus;
 use super::space::Claim;
-use super::{Core, Effort, Inner, Rooted, read};
+use super::{Core, Effort, Inner, Reserved, Rooted, read};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::VERSION;
 use crate::format::header::BatchKind;
@@ -185,6 +187,28 @@ impl Disk {
         self.inner.delete_volume(name)
     }
 
+    /// Takes a snapshot: all volumes, or those named, as they are at this point of the merged stream, read-only from
+    /// then on. One record, whatever is on the disk. Gives back a position to flush up to. `Exists`, `NotFound`,
+    /// `InvalidArgument`, `Full`. Architecture, section 8; *Mime*, snapshots.
+    pub fn take_snapshot(&self, name: &str, options: &SnapshotOptions) -> Result<Lsn> {
+        self.inner.take_snapshot(name, options)
+    }
+
+    /// Deletes a snapshot. One record; what only it held comes back in the background. Works on a full disk. `NotFound`.
+    pub fn delete_snapshot(&self, name: &str) -> Result<Lsn> {
+        self.inner.delete_snapshot(name)
+    }
+
+    /// All snapshots, oldest first.
+    pub fn snapshots(&self) -> Vec<SnapshotInfo> {
+        self.inner.list_snapshots()
+    }
+
+    /// A volume as a snapshot sees it, by the name that it had then. Read-only. `NotFound`.
+    pub fn volume_at(&self, snapshot: &str, volume: &str) -> Result<Volume> {
+        self.inner.find_volume_at(snapshot, volume)
+    }
+
     /// Begins a unit. Cost: a counter.
     pub fn begin(&self) -> Result<Unit> {
         if self.inner.options.read_only {
@@ -228,10 +252,10 @@ impl Disk {
             zones: inner.shape.zones,
             free_zones: u32::try_from(core.available()).expect("fewer than there are zones"),
             usable,
-            live: core.promised() - core.reserved,
+            live: core.promised() - core.reserves(core.reserved),
             stored: core.state.zones.live,
             blocks: core.state.zones.blocks,
-            reserved: core.reserved,
+            reserved: core.reserves(core.reserved),
             free: usable.saturating_sub(core.promised()),
             read_only: inner.options.read_only,
             epoch: core.epoch,
@@ -297,7 +321,7 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         table_a: Side::new(BatchKind::Table),
         table_b: Side::new(BatchKind::Table),
         spilled: BTreeMap::new(),
-        reserved: 0,
+        reserved: Reserved::default(),
         failed: None,
         syncing: false,
         appending: 0,

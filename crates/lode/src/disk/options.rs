@@ -2,7 +2,7 @@
 
 use crate::format::records::Compression;
 use crate::shape::Shape;
-use crate::types::{ListId, Lsn};
+use crate::types::{ListId, Lsn, SnapshotId};
 
 /// Which failures a flush protects from (P3). Cost: `Process` an append, `Power` an append and a device sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,6 +146,28 @@ pub struct DiskInfo {
     pub trouble: Option<String>,
     /// How many volumes there are.
     pub volumes: usize,
+}
+
+/// How a snapshot is taken.
+#[derive(Clone, Debug, Default)]
+pub struct SnapshotOptions {
+    /// Of these volumes; none: of all that there are.
+    pub volumes: Vec<String>,
+    /// When it is taken, in nanoseconds since 1970, for those who look at it later. The disk has no clock.
+    pub made: u64,
+}
+
+/// A snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotInfo {
+    /// Its name.
+    pub name: String,
+    /// Its number: a later one has a larger one.
+    pub id: SnapshotId,
+    /// When it was taken, as whoever took it said.
+    pub made: u64,
+    /// The volumes that it is of, as they were named then.
+    pub volumes: Vec<String>,
 }
 
 /// What happened since the disk was opened. All but `tables_bytes` only grow.

@@ -12,7 +12,7 @@ use crate::format::records::{
     Freed, ListMeta, ListState, Record, data_bytes, encode_data, encode_one_put, encode_put, put_bytes,
 };
 use crate::map::sections_of;
-use crate::state::{ColdLeaf, LeafKey};
+use crate::state::{ColdLeaf, Kept, LeafKey};
 use crate::types::{Kind, ListId, Location, Lsn, UnitId, index, len_u32, len_u64};
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
@@ -35,6 +35,8 @@ pub(crate) struct NewBlock<'a> {
 pub(crate) enum Again {
     /// Load this leaf.
     Load(LeafKey),
+    /// A snapshot sees the list as it is: make a layer first.
+    Layer(ListId),
     /// Read the base again.
     Base,
     /// Cut blocks again out of what is committed now.
@@ -78,6 +80,17 @@ impl Inner {
         claim: Claim,
         change: impl FnOnce(&mut Core) -> T,
     ) -> Result<T> {
+        self.with_room_for(data, |_| records, claim, change)
+    }
+
+    /// As `with_room`; how many bytes of records is asked in the same hold.
+    pub fn with_room_for<T>(
+        &self,
+        data: u32,
+        records: impl Fn(&Core) -> u32,
+        claim: Claim,
+        change: impl FnOnce(&mut Core) -> T,
+    ) -> Result<T> {
         let mut core = self.writable()?;
         if claim == Claim::Data {
             core = self.pace(core);
@@ -89,6 +102,7 @@ impl Inner {
             }
             core = self.admit(core, claim)?;
             let ready_min = claim.ready_min(core.available());
+            let records = records(&core);
             match core.writer.make_room(data, records, false, ready_min) {
                 Ok(()) => {
                     core.note_zones();
@@ -133,19 +147,20 @@ impl Inner {
     pub fn until_made<T>(
         &self,
         data: u32,
-        records: u32,
+        records: impl Fn(&Core) -> u32,
         claim: Claim,
         mut change: impl FnMut(&mut Core) -> std::result::Result<T, Again>,
         mut rebase: impl FnMut() -> Result<()>,
     ) -> Result<T> {
         let mut gathering = None;
         loop {
-            match self.with_room(data, records, claim, &mut change)? {
+            match self.with_room_for(data, &records, claim, &mut change)? {
                 Ok(done) => return Ok(done),
                 Err(Again::Load(key)) => {
                     gathering.get_or_insert_with(|| Gathering::new(self));
                     self.load(key)?;
                 }
+                Err(Again::Layer(list)) => self.make_layer(list, claim)?,
                 Err(Again::Base | Again::Cut | Again::Trim(..)) => rebase()?,
                 Err(Again::Never(error)) => return Err(error),
                 Err(Again::Space(needed)) => return Err(self.full(&self.core.lock(), needed)),
@@ -177,7 +192,7 @@ impl Inner {
         let shape = self.shape;
         self.until_made(
             data,
-            records,
+            |core| core.with_kept(records),
             Claim::Data,
             |core| {
                 let mut olds = [Location::NONE; 16];
@@ -197,10 +212,13 @@ impl Inner {
                     }
                     freed += charge(*old);
                 }
-                let needed = u64::from(data) + len_u64(blocks.len()) * crate::shape::BLOCK_CHARGE;
+                let mut needed = u64::from(data) + len_u64(blocks.len()) * crate::shape::BLOCK_CHARGE;
+                let kept = core.kept(list, blocks.iter().map(|new| new.block))?;
+                needed += kept.iter().map(|kept| charge(kept.place)).sum::<u64>();
                 if needed > freed && core.promised() + needed - freed > shape.promisable() {
                     return Err(Again::Space(needed - freed));
                 }
+                core.keep(&kept);
                 if let ([new], [old]) = (&*blocks, &*olds) {
                     let place = core.writer.place(new.stored, new.kind);
                     let lsn =
@@ -255,6 +273,25 @@ fn write_data(core: &mut Core, unit: UnitId, list: ListId, run: &[(u64, Location
         let checksums: Vec<u32> = run.iter().map(|(_, _, checksum)| *checksum).collect();
         core.writer.record(|into| encode_data(list, *first, *place, &checksums, unit, into));
     }
+}
+
+/// Puts of what is to be kept, each of at most `most` blocks.
+fn puts_of(kept: &[Kept], most: usize) -> Vec<Record> {
+    let mut puts: Vec<Record> = Vec::new();
+    for kept in kept {
+        let into = kept.layer.expect("asked for before");
+        if let Some(Record::Put { list, first, place, entries }) = puts.last_mut() {
+            let count = len_u32(entries.len());
+            let joins = *first + u64::from(count) == kept.block && place.step(count) == kept.place;
+            if *list == into && joins && entries.len() < most {
+                entries.push((Location::NONE, kept.checksum));
+                continue;
+            }
+        }
+        let entries = vec![(Location::NONE, kept.checksum)];
+        puts.push(Record::Put { list: into, first: kept.block, place: kept.place, entries });
+    }
+    puts
 }
 
 /// Gathers neighbouring blocks into one Put record, and applies them.
@@ -323,14 +360,55 @@ impl Core {
         lsn
     }
 
-    /// The discards that turn the blocks `first..end` of a list into holes: one for each stretch of leaves with blocks
-    /// in it.
-    pub fn discards(&mut self, list: ListId, first: u64, end: u64) -> std::result::Result<Vec<Record>, ColdLeaf> {
+    /// Bytes of the records of puts, with those of what snapshots see of the same blocks.
+    pub fn with_kept(&self, records: u32) -> u32 {
+        if self.state.versions.is_empty() { records } else { 2 * records }
+    }
+
+    /// What is to be kept for snapshots of blocks that are about to change.
+    pub fn kept(
+        &self,
+        list: ListId,
+        blocks: impl Iterator<Item = u64>,
+    ) -> std::result::Result<SmallVec<[Kept; 1]>, Again> {
+        let mut all = SmallVec::new();
+        if self.state.keeper_of(list).is_none() {
+            return Ok(all);
+        }
+        for block in blocks {
+            let Some(kept) = self.state.keep(list, block)? else { continue };
+            if kept.layer.is_none() {
+                return Err(Again::Layer(list));
+            }
+            all.push(kept);
+        }
+        Ok(all)
+    }
+
+    /// Puts into their layers what is about to change. Room was made for it.
+    pub fn keep(&mut self, kept: &[Kept]) {
+        let mut run = Run::default();
+        let mut layer = ListId(0);
+        for Kept { layer: into, block, place, checksum } in kept {
+            let into = into.expect("asked for before");
+            if into != layer {
+                run.end(self, layer);
+                layer = into;
+            }
+            run.push(self, layer, Placed { block: *block, place: *place, checksum: *checksum, old: Location::NONE });
+        }
+        run.end(self, layer);
+    }
+
+    /// The records that turn the blocks `first..end` of a list into holes: a discard for each stretch of leaves with
+    /// blocks in it, and in front of it what snapshots see of these.
+    pub fn discards(&mut self, list: ListId, first: u64, end: u64) -> std::result::Result<Vec<Record>, Again> {
         self.state.fold_some(usize::MAX);
         let mut records = Vec::new();
         if let Some(key) = self.state.cold_leaf(list, first, end) {
-            return Err(ColdLeaf(key));
+            return Err(Again::Load(key));
         }
+        let seen = self.state.keeper_of(list).is_some();
         let Some(owner) = self.state.lists.get(&list) else { return Ok(records) };
         let (shift, leaf_blocks) = (self.state.shape.section_blocks_shift(), u64::from(self.state.shape.leaf_blocks()));
         for (number, section) in owner.sections.range(sections_of(first..end, shift)) {
@@ -349,6 +427,11 @@ impl Core {
                     }
                 }
                 if !freed.is_empty() {
+                    if seen {
+                        let stored = leaf.iter().map(|(at, _, _)| start + u64::from(at));
+                        let kept = self.kept(list, stored.filter(|block| (from..to).contains(block)))?;
+                        records.extend(puts_of(&kept, self.entries_max()));
+                    }
                     let freed =
                         freed.into_iter().map(|(zone, (blocks, bytes))| Freed { zone, blocks, bytes }).collect();
                     records.push(Record::Discard { list, first: from, end: to, freed });

@@ -10,8 +10,8 @@ use crate::error::{Error, Result};
 use crate::format::crc;
 use crate::log::writer::{Sealed, Waiting};
 use crate::planted::{self, Bug};
-use crate::state::ColdLeaf;
-use crate::types::{Kind, ListId, Location, index, index64, len_u32, len_u64};
+use crate::state::{ColdLeaf, State};
+use crate::types::{Kind, ListId, Location, SnapshotId, index, index64, len_u32, len_u64};
 use lode_media::{Position, ReadRequest, ZoneId};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -39,6 +39,23 @@ pub(crate) fn cache(bytes: usize) -> Option<Cache> {
     (bytes > 0).then(|| Cache::with_weighter((bytes / 4096).max(16), len_u64(bytes), ByBytes))
 }
 
+/// The blocks of a list as they are now, or as a snapshot sees them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View {
+    pub list: ListId,
+    pub at: Option<SnapshotId>,
+}
+
+impl View {
+    /// Where a block is stored.
+    pub fn lookup(self, state: &State, block: u64) -> std::result::Result<Option<(Location, u32)>, ColdLeaf> {
+        match self.at {
+            None => state.lookup(self.list, block),
+            Some(snapshot) => state.lookup_at(self.list, snapshot, block),
+        }
+    }
+}
+
 /// Where a block's bytes come from.
 enum Source {
     /// Nowhere: zeros, or copied already.
@@ -53,14 +70,14 @@ type Missing = SmallVec<[(usize, Location, u32); 1]>;
 
 impl Inner {
     /// Fills `into` with `count` whole blocks of a list from `first` on, committed state.
-    pub fn read_blocks(&self, list: ListId, block_bytes: u32, first: u64, into: &mut [u8]) -> Result<()> {
-        self.read_blocks_but(list, block_bytes, first, into, |_| false)
+    pub fn read_blocks(&self, of: View, block_bytes: u32, first: u64, into: &mut [u8]) -> Result<()> {
+        self.read_blocks_but(of, block_bytes, first, into, |_| false)
     }
 
     /// As [`Inner::read_blocks`], and leaves blocks as they are in `into` that the caller has already.
     pub fn read_blocks_but(
         &self,
-        list: ListId,
+        of: View,
         block_bytes: u32,
         first: u64,
         into: &mut [u8],
@@ -68,21 +85,21 @@ impl Inner {
     ) -> Result<()> {
         if into.len() == index(block_bytes)
             && !has(first)
-            && let Some(done) = self.read_one(list, first, into)
+            && let Some(done) = self.read_one(of, first, into)
         {
             return done;
         }
         loop {
-            let sources = match self.sources(list, block_bytes, first, into, &has) {
+            let sources = match self.sources(of, block_bytes, first, into, &has) {
                 Ok(sources) => sources,
                 Err(ColdLeaf(key)) => {
                     self.load(key)?;
                     continue;
                 }
             };
-            let wrong = self.fetch(list, block_bytes, first, &sources, into);
+            let wrong = self.fetch(of.list, block_bytes, first, &sources, into);
             let Err(error) = wrong else { return Ok(()) };
-            if self.unchanged(list, first, &sources) {
+            if self.unchanged(of, first, &sources) {
                 return Err(error);
             }
             crate::mark("read: blocks moved under a read");
@@ -90,9 +107,9 @@ impl Inner {
     }
 
     /// One block that is in the cache, a hole, or in the open batch: without allocating anything.
-    fn read_one(&self, list: ListId, block: u64, into: &mut [u8]) -> Option<Result<()>> {
+    fn read_one(&self, of: View, block: u64, into: &mut [u8]) -> Option<Result<()>> {
         let core = self.core.lock();
-        let Ok(found) = core.state.lookup(list, block) else { return None };
+        let Ok(found) = of.lookup(&core.state, block) else { return None };
         let Some((place, checksum)) = found else {
             into.fill(0);
             return Some(Ok(()));
@@ -112,7 +129,7 @@ impl Inner {
 
     fn sources(
         &self,
-        list: ListId,
+        of: View,
         block_bytes: u32,
         first: u64,
         into: &mut [u8],
@@ -126,7 +143,7 @@ impl Inner {
                 sources.push(Source::Done);
                 continue;
             }
-            sources.push(match core.state.lookup(list, block)? {
+            sources.push(match of.lookup(&core.state, block)? {
                 None => {
                     into.fill(0);
                     Source::Done
@@ -137,11 +154,11 @@ impl Inner {
         Ok(sources)
     }
 
-    fn unchanged(&self, list: ListId, first: u64, sources: &[Source]) -> bool {
+    fn unchanged(&self, of: View, first: u64, sources: &[Source]) -> bool {
         let core = self.core.lock();
         sources.iter().enumerate().all(|(n, source)| match source {
             Source::Medium(place, checksum) => {
-                matches!(core.state.lookup(list, first + len_u64(n)), Ok(Some(now)) if now == (*place, *checksum))
+                matches!(of.lookup(&core.state, first + len_u64(n)), Ok(Some(now)) if now == (*place, *checksum))
             }
             _ => true,
         })

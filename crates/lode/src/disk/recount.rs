@@ -52,6 +52,8 @@ impl Inner {
                 core.free.remove(&number);
             }
         }
+        // Zone 0 stands for the holes that snapshots see.
+        core.state.zones.all[0].blocks = counted.get(&0).map_or(0, |(_, blocks)| *blocks);
         core.state.zones.sum_up();
         let now = core.writer.lsn;
         core.state.touch_zones(now);

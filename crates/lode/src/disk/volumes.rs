@@ -2,17 +2,18 @@
 
 use super::Inner;
 use super::options::{VolumeInfo, VolumeOptions};
+use super::put::Again;
 use super::space::Claim;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::records::{ListMeta, ListState, NAME_BYTES_MAX, Record};
-use crate::shape::Shape;
-use crate::types::{BLOCK_BYTES_MIN, ListId, Lsn, len_u64};
+use crate::shape::{LIST_CHARGE, Shape};
+use crate::types::{BLOCK_BYTES_MIN, ListId, Lsn, SnapshotId, len_u64};
 use crate::unit::Unit;
 use crate::volume::Volume;
 use std::sync::Arc;
 
 /// Room for one record of a list.
-const LIST_RECORD: u32 = 320;
+pub(super) const LIST_RECORD: u32 = 8 + 48 + 256;
 
 /// Whether a volume of this size can be named block by block.
 pub(crate) fn check_size(shape: &Shape, bytes: u64, block_bytes: u32) -> Result<()> {
@@ -26,11 +27,12 @@ pub(crate) fn check_size(shape: &Shape, bytes: u64, block_bytes: u32) -> Result<
     Ok(())
 }
 
-fn check_name(name: &str) -> Result<()> {
-    let invalid = |what: &str| {
+/// Names of volumes and snapshots are alike. `what`: which of them this is.
+pub(super) fn check_name(what: &str, name: &str) -> Result<()> {
+    let invalid = |problem: &str| {
         Err(Error::new(
             ErrorKind::InvalidArgument,
-            format!("{what}: a volume's name has 1 to {NAME_BYTES_MAX} bytes, none of them a control character"),
+            format!("{problem}: the name of {what} has 1 to {NAME_BYTES_MAX} bytes, none of them a control character"),
         ))
     };
     if name.is_empty() {
@@ -47,7 +49,7 @@ fn check_name(name: &str) -> Result<()> {
 
 impl Inner {
     pub fn create_volume(&self, name: &str, options: &VolumeOptions) -> Result<ListId> {
-        check_name(name)?;
+        check_name("a volume", name)?;
         let most = self.shape.block_bytes_max();
         if !options.block_bytes.is_power_of_two() || !(BLOCK_BYTES_MIN..=most).contains(&options.block_bytes) {
             return Err(Error::new(
@@ -63,6 +65,9 @@ impl Inner {
             if core.state.names.contains_key(name) {
                 return Err(Error::new(ErrorKind::Exists, format!("there is a volume named {name} already")));
             }
+            if !core.promises(LIST_CHARGE) {
+                return Err(self.full(core, LIST_CHARGE));
+            }
             let list = ListId(core.state.next_list);
             core.write_record(&Record::List(ListMeta {
                 list,
@@ -71,6 +76,11 @@ impl Inner {
                 state: ListState::There,
                 bytes: options.bytes,
                 name: name.to_owned(),
+                parent: ListId(0),
+                snapshot: SnapshotId(0),
+                cut: 0,
+                made: 0,
+                members: Vec::new(),
             }));
             Ok(list)
         })?
@@ -82,6 +92,17 @@ impl Inner {
         let meta =
             &list.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no volume named {name}")))?.meta;
         Ok(Volume::new(Arc::clone(self), meta.list, &meta.name, meta.block_bytes(), meta.compression))
+    }
+
+    /// A volume as a snapshot sees it.
+    pub fn find_volume_at(self: &Arc<Self>, snapshot: &str, name: &str) -> Result<Volume> {
+        let core = self.core.lock();
+        let id = SnapshotId(core.state.snapshot_named(snapshot)?.0);
+        let found = core.state.lists_at(id).find(|(_, meta)| meta.name == name);
+        let (list, meta) = found.ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, format!("there is no volume named {name} in snapshot {snapshot}"))
+        })?;
+        Ok(Volume::at(Arc::clone(self), list, meta, id))
     }
 
     pub fn list_volumes(&self) -> Result<Vec<VolumeInfo>> {
@@ -128,18 +149,29 @@ impl Inner {
 
     /// One record; the blocks are freed afterwards, in bounded steps.
     pub fn delete_volume(&self, name: &str) -> Result<Lsn> {
-        let deleted = self.with_room(0, LIST_RECORD, Claim::Urgent, |core| {
-            let list = core.state.names.get(name).and_then(|list| core.state.lists.get(list));
-            let meta =
-                &list.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no volume named {name}")))?.meta;
-            let gone = Record::List(ListMeta { state: ListState::Draining, ..meta.clone() });
-            core.write_record(&gone);
-            Ok(core.writer.lsn)
-        })?;
+        let deleted = self.until_made(
+            0,
+            |_| LIST_RECORD,
+            Claim::Urgent,
+            |core| {
+                let list = core.state.names.get(name).and_then(|list| core.state.lists.get(list));
+                let none = || Error::new(ErrorKind::NotFound, format!("there is no volume named {name}"));
+                let meta = &list.ok_or_else(none)?.meta;
+                if core.state.lacks_layer(meta.list) {
+                    return Err(Again::Layer(meta.list));
+                }
+                // Also a deleted snapshot that still has a layer needs what is below (S3).
+                let seen = core.state.versions.layers(meta.list, SnapshotId(0)).next().is_some();
+                let state = if seen { ListState::Hidden } else { ListState::Draining };
+                core.write_record(&Record::List(ListMeta { state, ..meta.clone() }));
+                Ok(core.writer.lsn)
+            },
+            || Ok(()),
+        )?;
         self.keeper.notify_all();
         if !self.options.background {
             while self.drain_step()? {}
         }
-        deleted
+        Ok(deleted)
     }
 }

@@ -4,7 +4,7 @@
 //! new place, and the old place that it frees, so that applying it to one table reads only that record and that table.
 
 use super::{Cursor, record};
-use crate::types::{Kind, ListId, Location, UnitId, len_u32, len_u64};
+use crate::types::{Kind, ListId, Location, SnapshotId, UnitId, len_u32, len_u64};
 
 record! {
     /// What each record of the stream begins with.
@@ -73,15 +73,17 @@ record! {
 }
 
 record! {
-    /// List: everything about a list but its blocks. Followed by its name.
-    List: 24 {
+    /// List: everything about a list but its blocks; or a snapshot. Followed by its name, and by the numbers of the
+    /// lists that a snapshot is of, four bytes each; none: of all that are older.
+    List: 48 {
         /// The list.
         0 list: u32,
         /// Block size: 2 to this power.
         4 block_shift: u8,
         /// 0 none, 1 lz4.
         5 compression: u8,
-        /// 0 there, 1 deleted and being drained.
+        /// 0 there, 1 deleted and being drained, 2 deleted and seen by snapshots, 3 layer, 4 snapshot, 5 deleted
+        /// snapshot.
         6 state: u8,
         /// Zero.
         7 reserved: u8,
@@ -89,8 +91,16 @@ record! {
         8 bytes: u64,
         /// Bytes of the name.
         16 name: u32,
-        /// Zero.
-        20 reserved_b: u32,
+        /// A snapshot: of how many lists.
+        20 members: u32,
+        /// A layer: the list whose blocks it keeps.
+        24 parent: u32,
+        /// A layer: the snapshot that sees them.
+        28 snapshot: u32,
+        /// A snapshot: when it was taken, as its maker says, in nanoseconds since 1970.
+        32 made: u64,
+        /// A layer: what it does not have from this block on was a hole.
+        40 cut: u64,
     }
 }
 
@@ -169,12 +179,32 @@ pub(crate) enum Record {
     ZoneFreed { zone: u32, segment: u64 },
 }
 
-/// Whether a list is there for its users.
+/// What a list is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListState {
+    /// There for its users.
     There,
     /// Deleted; its blocks are freed in bounded steps.
     Draining,
+    /// Deleted, and seen by snapshots.
+    Hidden,
+    /// What snapshots see of a list and is there no more.
+    Layer,
+    /// A snapshot: no list at all.
+    Snapshot,
+    /// A deleted snapshot whose layers are not all gone yet.
+    Leaving,
+}
+
+impl ListState {
+    const ALL: [ListState; 6] = [
+        ListState::There,
+        ListState::Draining,
+        ListState::Hidden,
+        ListState::Layer,
+        ListState::Snapshot,
+        ListState::Leaving,
+    ];
 }
 
 /// How the blocks of a list are compressed.
@@ -196,6 +226,14 @@ pub(crate) struct ListMeta {
     pub state: ListState,
     pub bytes: u64,
     pub name: String,
+    /// Of a layer: the list whose blocks it keeps, and the snapshot that sees them.
+    pub parent: ListId,
+    pub snapshot: SnapshotId,
+    /// Of a layer: the list ended here at some time before the next layer, so what is not in the layer was a hole.
+    pub cut: u64,
+    /// Of a snapshot: when it was taken, and the lists that it is of; none: all that are older.
+    pub made: u64,
+    pub members: Vec<ListId>,
 }
 
 /// Names are shorter than this many bytes.
@@ -218,16 +256,22 @@ impl ListMeta {
                 Compression::None => 0,
                 Compression::Lz4 => 1,
             },
-            state: match self.state {
-                ListState::There => 0,
-                ListState::Draining => 1,
-            },
+            state: u8::try_from(ListState::ALL.iter().position(|state| *state == self.state).expect("one of all"))
+                .expect("six states"),
+            reserved: 0,
             bytes: self.bytes,
             name: len_u32(self.name.len()),
-            ..List::default()
+            members: len_u32(self.members.len()),
+            parent: self.parent.0,
+            snapshot: self.snapshot.0,
+            made: self.made,
+            cut: self.cut,
         }
         .push_to(into);
         into.extend_from_slice(self.name.as_bytes());
+        for member in &self.members {
+            into.extend_from_slice(&member.0.to_le_bytes());
+        }
     }
 
     pub fn decode(cursor: &mut Cursor<'_>) -> Option<ListMeta> {
@@ -235,6 +279,10 @@ impl ListMeta {
         let name = cursor.take(usize::try_from(fixed.name).ok().filter(|&len| len <= NAME_BYTES_MAX)?)?;
         if !(6..=16).contains(&fixed.block_shift) {
             return None;
+        }
+        let mut members = Vec::new();
+        for _ in 0..fixed.members {
+            members.push(ListId(cursor.int()?));
         }
         Some(ListMeta {
             list: ListId(fixed.list),
@@ -244,13 +292,14 @@ impl ListMeta {
                 1 => Compression::Lz4,
                 _ => return None,
             },
-            state: match fixed.state {
-                0 => ListState::There,
-                1 => ListState::Draining,
-                _ => return None,
-            },
+            state: *ListState::ALL.get(usize::from(fixed.state))?,
             bytes: fixed.bytes,
             name: std::str::from_utf8(name).ok()?.to_owned(),
+            parent: ListId(fixed.parent),
+            snapshot: SnapshotId(fixed.snapshot),
+            cut: fixed.cut,
+            made: fixed.made,
+            members,
         })
     }
 }

@@ -36,6 +36,8 @@ pub(super) struct Plan {
     pub group: u32,
     /// Bytes that the records of discards may take.
     holes: u64,
+    /// There are snapshots, so that what changes may have to be kept.
+    snapshots: bool,
 }
 
 impl Unit {
@@ -71,10 +73,12 @@ impl Unit {
                 }
                 made
             } else {
-                disk.with_room(plan.data, plan.records, Claim::Urgent, |core| self.apply(core, &plan))?
+                let records = |core: &Core| core.with_kept(plan.records);
+                disk.with_room_for(plan.data, records, Claim::Urgent, |core| self.apply(core, &plan))?
             };
             match made {
                 Ok(lsn) => return Ok(lsn),
+                Err(Again::Layer(list)) => disk.make_layer(list, Claim::Urgent)?,
                 Err(Again::Load(key)) => {
                     gathering.get_or_insert_with(|| Gathering::new(&disk));
                     disk.load(key)?;
@@ -100,11 +104,14 @@ impl Unit {
     fn load_all(&self, disk: &Inner) -> Result<()> {
         for (list, shadow) in self.lists.iter() {
             let leaf_blocks = u64::from(disk.shape.leaf_blocks());
+            let layers = disk.layers_asked(list);
             let mut seen = None;
             for block in shadow.blocks.numbers() {
                 let leaf = block / leaf_blocks;
                 if seen.replace(leaf) != Some(leaf) {
-                    disk.load_range(list, block, block + 1)?;
+                    for list in std::iter::once(list).chain(layers.iter().copied()) {
+                        disk.load_range(list, block, block + 1)?;
+                    }
                 }
             }
         }
@@ -113,6 +120,9 @@ impl Unit {
         }
         for (list, first, end) in self.hole_ranges() {
             disk.load_range(list, first, end)?;
+            for layer in disk.layers_asked(list) {
+                disk.load_range(layer, first, end)?;
+            }
         }
         Ok(())
     }
@@ -182,6 +192,7 @@ impl Unit {
     /// How much room the commit needs: in one batch if it is small, else as a chain of them.
     fn plan(&self, disk: &Inner) -> Plan {
         let shape = &disk.shape;
+        let snapshots = !disk.core.lock().state.versions.is_empty();
         let mut data = 0;
         let mut records = len_u64(24);
         for (_, shadow) in self.lists.iter() {
@@ -205,12 +216,16 @@ impl Unit {
                 zones: 3,
                 group,
                 holes,
+                snapshots,
             }
         } else {
+            if snapshots {
+                records *= 2;
+            }
             // The records are written twice, and the end of each zone is lost.
             let per_zone = u64::from(shape.zone_bytes - shape.batch_bytes) / 2 - u64::from(shape.head);
             let zones = 4 + usize::try_from(records / per_zone.max(1)).expect("fewer than there are zones");
-            Plan { data, records: 0, chained: true, zones, group, holes }
+            Plan { data, records: 0, chained: true, zones, group, holes, snapshots }
         }
     }
 
@@ -236,6 +251,9 @@ impl Unit {
         let conflict = |error: Error| Again::Never(Error::new(ErrorKind::Conflict, error.to_string()));
         for (list, shadow) in self.lists.iter() {
             let meta = core.check_list(list, 0).map_err(conflict)?;
+            if shadow.bytes.is_some() && core.state.lacks_layer(list) {
+                return Err(Again::Layer(list));
+            }
             let (bytes, block_bytes) = (shadow.bytes.unwrap_or(meta.bytes), u64::from(meta.block_bytes()));
             let blocks = bytes.div_ceil(block_bytes);
             if !bytes.is_multiple_of(block_bytes)
@@ -287,6 +305,7 @@ impl Unit {
             for block in shadow.blocks.numbers() {
                 olds.push(core.state.place(list, block)?);
             }
+            core.kept(list, shadow.blocks.numbers())?;
         }
         let discards = self.ask(core, plan)?;
         for record in &discards {
@@ -309,6 +328,10 @@ impl Unit {
                 core.write_record(&Record::List(meta));
             }
             blocks += len_u64(shadow.blocks.len());
+            let Ok(kept) = core.kept(list, shadow.blocks.numbers()) else {
+                unreachable!("S2: what is to be kept was known before the first record");
+            };
+            core.keep(&kept);
             self.put(core, list, shadow, &mut olds);
         }
         // In one batch everything stands or falls together anyway.
@@ -336,7 +359,8 @@ impl Unit {
     ) -> std::result::Result<Lsn, Again> {
         let discards = self.ask(core, plan)?;
         self.refresh(core, built, patient)?;
-        if core.writer.ready.len() < plan.zones {
+        let more = !core.state.versions.is_empty() && !plan.snapshots;
+        if more || core.writer.ready.len() < plan.zones {
             return Err(Again::Space(0));
         }
         crate::mark("unit: committed in a chain of batches");
@@ -384,16 +408,25 @@ impl Unit {
 }
 
 impl Inner {
+    /// The layers that are asked whether they keep a block already.
+    fn layers_asked(&self, list: ListId) -> Vec<ListId> {
+        let core = self.core.lock();
+        let Some((snapshot, _)) = core.state.keeper_of(list) else { return Vec::new() };
+        core.state.versions.layers(list, snapshot).collect()
+    }
+
     /// About how many bytes of records a discard takes, at most.
     fn discard_bytes(&self, list: ListId, first: u64, end: u64) -> u64 {
         let core = self.core.lock();
         let Some(owner) = core.state.lists.get(&list) else { return 0 };
         let shift = self.shape.section_blocks_shift();
+        let seen = core.state.keeper_of(list).is_some();
         let mut bytes = 0;
         for (_, section) in owner.sections.range(sections_of(first..end, shift)) {
             let leaves = section.slots.iter().filter(|slot| !matches!(slot, crate::map::Slot::Absent)).count();
             let zones = u64::from(self.shape.leaf_blocks().min(self.shape.zones));
-            bytes += len_u64(leaves) * (40 + 12 * zones);
+            let kept = if seen { u64::from(self.shape.leaf_blocks() * put_bytes(1)) } else { 0 };
+            bytes += len_u64(leaves) * (40 + 12 * zones + kept);
         }
         bytes
     }

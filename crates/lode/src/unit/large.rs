@@ -13,11 +13,13 @@ use super::Unit;
 use super::commit::Plan;
 use super::shadow::Shadow;
 use crate::disk::put::Again;
+use crate::disk::space::Claim;
 use crate::disk::{Core, Inner};
 use crate::error::Result;
 use crate::fold::{Entry, FOLD_STEP, Fold, Watch};
 use crate::format::records::{Record, encode_put, put_bytes};
 use crate::shape::BLOCK_CHARGE;
+use crate::state::Kept;
 use crate::types::{ListId, Location, Lsn, len_u32, len_u64};
 
 /// So many bytes of records are copied into the stream at once.
@@ -74,14 +76,16 @@ impl Unit {
                 for _ in 0..FOLD_STEP {
                     let Some((block, shadow)) = blocks.peek() else { break };
                     assert!(matches!(shadow, Shadow::Spilled), "a large unit has spilled all its data");
-                    match self.entry(&core, list, *block, &holes) {
-                        Ok(entry) => {
-                            built.entries.push(entry);
-                            blocks.next();
-                        }
+                    match self.entry(&core, list, *block, &holes, &mut built) {
+                        Ok(()) => drop(blocks.next()),
                         Err(Again::Load(key)) => {
                             drop(core);
                             disk.load(key)?;
+                            core = disk.core.lock();
+                        }
+                        Err(Again::Layer(list)) => {
+                            drop(core);
+                            disk.make_layer(list, Claim::Urgent)?;
                             core = disk.core.lock();
                         }
                         Err(_) => break,
@@ -94,6 +98,19 @@ impl Unit {
         Ok(built)
     }
 
+    /// As `build`, in one hold.
+    fn build_now(&self, core: &Core) -> std::result::Result<Built, Again> {
+        let holes = self.hole_ranges();
+        let mut built = Built::default();
+        for (list, shadow) in self.lists.iter() {
+            for block in shadow.blocks.numbers() {
+                self.entry(core, list, block, &holes, &mut built)?;
+            }
+        }
+        built.gather(core.entries_max());
+        Ok(built)
+    }
+
     /// What is to be committed for one block, as of now.
     fn entry(
         &self,
@@ -101,36 +118,61 @@ impl Unit {
         list: ListId,
         block: u64,
         holes: &[(ListId, u64, u64)],
-    ) -> std::result::Result<Entry, Again> {
+        built: &mut Built,
+    ) -> std::result::Result<(), Again> {
         let (place, checksum) = core.spilled[&self.id][&(list, block)];
         let behind = holes.partition_point(|(other, first, _)| (*other, *first) <= (list, block));
         let freed = holes[..behind].last().is_some_and(|(other, _, end)| *other == list && block < *end);
         // What the unit discards before it writes is freed by that.
-        let old = if freed { Location::NONE } else { core.state.place(list, block)? };
+        let before = core.state.place(list, block)?;
+        let old = if freed { Location::NONE } else { before };
+        if (!freed || before.is_none())
+            && let [kept] = core.kept(list, std::iter::once(block))?[..]
+        {
+            let Kept { layer, block, place, checksum } = kept;
+            let list = layer.expect("asked for before");
+            let old = Location::NONE;
+            built.entries.push(Entry {
+                list,
+                block,
+                place,
+                checksum,
+                old,
+                lsn: Lsn(0),
+                reserved: if place == Location::HOLE { BLOCK_CHARGE } else { 0 },
+                kept: true,
+                folded: false,
+            });
+        }
         let block_bytes = core.state.lists.get(&list).map_or(0, |list| u64::from(list.meta.block_bytes()));
         let reserved = block_bytes + BLOCK_CHARGE;
-        Ok(Entry { list, block, place, checksum, old, lsn: Lsn(0), reserved, folded: false })
+        let lsn = Lsn(0);
+        built.entries.push(Entry { list, block, place, checksum, old, lsn, reserved, kept: false, folded: false });
+        Ok(())
     }
 
     /// Builds again what others have changed since. If that is more than single blocks, everything is to be prepared
     /// once more; who is not `patient` any more does it here, in one hold.
     pub(super) fn refresh(&self, core: &mut Core, built: &mut Built, patient: bool) -> std::result::Result<(), Again> {
         let watch = core.state.watch.replace(Watch::default()).unwrap_or_default();
-        let mut changed = watch.blocks;
-        if watch.much {
+        let find =
+            |(list, block)| built.entries.binary_search_by_key(&(list, block), |entry| (entry.list, entry.block));
+        let changed: Vec<usize> = watch.blocks.into_iter().filter_map(|block| find(block).ok()).collect();
+        // What others have kept for a snapshot is not to be kept again.
+        if watch.much || (!changed.is_empty() && !core.state.versions.is_empty()) {
             crate::mark("unit: a large commit prepared again");
             if patient {
                 return Err(Again::Space(0));
             }
-            changed = built.entries.iter().map(|entry| (entry.list, entry.block)).collect();
+            *built = self.build_now(core)?;
+            return Ok(());
         }
         let holes = self.hole_ranges();
-        for (list, block) in changed {
-            let Ok(at) = built.entries.binary_search_by_key(&(list, block), |entry| (entry.list, entry.block)) else {
-                continue;
-            };
+        for at in changed {
             crate::mark("unit: a block of a large commit changed while it was prepared");
-            built.entries[at] = self.entry(core, list, block, &holes)?;
+            let mut again = Built::default();
+            self.entry(core, built.entries[at].list, built.entries[at].block, &holes, &mut again)?;
+            built.entries[at] = again.entries[0];
             let put = built.puts.partition_point(|put| put.first <= at) - 1;
             built.puts[put].stale = true;
         }
@@ -184,7 +226,8 @@ impl Unit {
             at = end;
         }
         room(core, 24);
-        core.write_record(&Record::Commit { unit: self.id, blocks: len_u64(built.entries.len()) });
+        let blocks = len_u64(built.entries.iter().filter(|entry| !entry.kept).count());
+        core.write_record(&Record::Commit { unit: self.id, blocks });
         core.counters.user_bytes += self.user_bytes;
         // From here on everybody sees it. The places are shadow until they are folded.
         core.reserved -= std::mem::take(&mut self.reserved);
@@ -198,6 +241,7 @@ impl Unit {
 impl Built {
     /// Gathers neighbours into Puts and encodes them.
     fn gather(&mut self, most: usize) {
+        self.entries.sort_unstable_by_key(|entry| (entry.list, entry.block)); // Layers come behind their lists.
         for (first, count) in runs_of(&self.entries, 0..self.entries.len(), most) {
             let start = self.bytes.len();
             encode(&self.entries[first..first + count], &mut self.bytes);

@@ -16,6 +16,7 @@ mod rules_tables;
 mod rules_threads;
 mod rules_units;
 mod sizes;
+mod snapshots;
 mod tape;
 mod units;
 mod watch;

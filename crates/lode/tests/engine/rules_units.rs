@@ -195,7 +195,8 @@ fn what_units_had_spilled_before_a_crash_is_free_space_after_it() {
     let medium = Watched::disk(64, 64 << 10, 512);
     for round in 0..4 {
         let disk = Disk::open(medium.clone(), &spilling()).unwrap();
-        assert_eq!(disk.info().unwrap().live, 0, "round {round}");
+        let info = disk.info().unwrap();
+        assert_eq!((info.stored, info.blocks), (0, 0), "round {round}");
         let volume = match disk.volume("v") {
             Ok(volume) => volume,
             Err(_) => disk.create_volume("v", &options(4096 * BLOCK)).unwrap(),

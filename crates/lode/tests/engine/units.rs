@@ -165,7 +165,7 @@ fn a_dropped_unit_gives_back_what_it_spilled() {
         drop(unit);
     }
     let info = disk.info().unwrap();
-    assert_eq!((info.live, info.reserved), (0, 0));
+    assert_eq!((info.stored, info.blocks, info.reserved), (0, 0, 0));
 }
 
 #[test]

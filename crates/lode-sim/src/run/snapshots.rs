@@ -1,0 +1,44 @@
+//! The part of a run that takes snapshots and deletes them.
+
+use super::{Run, Step, Stop};
+use crate::script::{VolumeNumber, snapshot_name, volume_name};
+use lode::{ErrorKind, SnapshotOptions};
+
+impl Run<'_> {
+    pub(super) fn take_snapshot(&mut self, number: u8, of: Option<VolumeNumber>) -> Step {
+        let name = snapshot_name(number);
+        let volumes: Vec<String> = of.map(volume_name).into_iter().collect();
+        if volumes.iter().any(|volume| self.model.volume(volume).is_none()) {
+            return Ok(());
+        }
+        let note = self.begin_call();
+        let options = SnapshotOptions { volumes: volumes.clone(), made: 0 };
+        let result = self.open_disk().take_snapshot(&name, &options);
+        if self.model.now().snapshots.contains_key(&name) {
+            return match result {
+                Err(error) if error.kind() == ErrorKind::Exists => Ok(()),
+                Err(error) => Err(self.refused("taking a snapshot again", error)),
+                Ok(_) => Err(Stop::Finding(format!("snapshot {name} was taken twice"))),
+            };
+        }
+        self.tolerable(result, "taking a snapshot", |model| model.take_snapshot(&name, &volumes))?;
+        self.end_call(note);
+        Ok(())
+    }
+
+    pub(super) fn delete_snapshot(&mut self, number: u8) -> Step {
+        let name = snapshot_name(number);
+        if !self.model.now().snapshots.contains_key(&name) {
+            return Ok(());
+        }
+        let note = self.begin_call();
+        let result = self.open_disk().delete_snapshot(&name);
+        if matches!(&result, Err(error) if error.kind() == ErrorKind::Full) {
+            let words = "deleting a snapshot was refused because the disk is full";
+            return Err(Stop::Finding(format!("{words}: {:?}", self.open_disk().info())));
+        }
+        self.tolerable(result, "deleting a snapshot", |model| model.delete_snapshot(&name))?;
+        self.end_call(note);
+        Ok(())
+    }
+}

@@ -1,0 +1,238 @@
+//! Taking snapshots, making layers, and letting deleted snapshots go. See `state/versions.rs` for how they lie.
+
+use super::Inner;
+use super::options::{SnapshotInfo, SnapshotOptions};
+use super::space::Claim;
+use super::volumes::{LIST_RECORD, check_name};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::records::{Compression, Freed, ListMeta, ListState, Record};
+use crate::shape::{BLOCK_CHARGE, LIST_CHARGE};
+use crate::state::Kept;
+use crate::types::{ListId, Lsn, SnapshotId, len_u32};
+use std::collections::BTreeMap;
+
+/// A snapshot is of at most so many lists, if not of all.
+const MEMBERS_MAX: usize = 64;
+
+/// Room for the record of a list or snapshot.
+fn room_of(meta: &ListMeta) -> u32 {
+    LIST_RECORD + len_u32(meta.members.len()) * 4
+}
+
+impl Inner {
+    /// One record: takes the same time whatever is on the disk, and holds up nobody.
+    pub fn take_snapshot(&self, name: &str, options: &SnapshotOptions) -> Result<Lsn> {
+        check_name("a snapshot", name)?;
+        let room = LIST_RECORD + len_u32(options.volumes.len()) * 4;
+        if options.volumes.len() > MEMBERS_MAX || room > self.shape.batch_bytes - self.shape.head {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!(
+                    "a snapshot of {} volumes: expected at most {MEMBERS_MAX}, fewer on a tiny disk, or none for all",
+                    options.volumes.len()
+                ),
+            ));
+        }
+        self.with_room(0, room, Claim::Urgent, |core| {
+            if core.state.versions.names.contains_key(name) {
+                return Err(Error::new(ErrorKind::Exists, format!("there is a snapshot named {name} already")));
+            }
+            // Holes may be seen from now on where units write.
+            let holes = if core.state.versions.is_empty() { core.reserved.blocks * BLOCK_CHARGE } else { 0 };
+            if !core.promises(holes + LIST_CHARGE) {
+                return Err(self.full(core, holes + LIST_CHARGE));
+            }
+            let mut members = Vec::new();
+            for volume in &options.volumes {
+                let found = core.state.names.get(volume).copied();
+                members
+                    .push(found.ok_or_else(|| {
+                        Error::new(ErrorKind::NotFound, format!("there is no volume named {volume}"))
+                    })?);
+            }
+            let snapshot = core.state.next_list;
+            core.write_record(&Record::List(ListMeta {
+                list: ListId(snapshot),
+                block_shift: 12,
+                compression: Compression::None,
+                state: ListState::Snapshot,
+                bytes: 0,
+                name: name.to_owned(),
+                parent: ListId(0),
+                snapshot: SnapshotId(0),
+                cut: 0,
+                made: options.made,
+                members,
+            }));
+            Ok(core.writer.lsn)
+        })?
+    }
+
+    /// One record; what only it holds comes back in bounded steps.
+    pub fn delete_snapshot(&self, name: &str) -> Result<Lsn> {
+        let leaving = {
+            let core = self.core.lock();
+            let meta = &core.state.lists[&core.state.snapshot_named(name)?].meta;
+            ListMeta { state: ListState::Leaving, ..meta.clone() }
+        };
+        let deleted = self.with_room(0, room_of(&leaving), Claim::Urgent, |core| {
+            let there = core.state.lists.get(&leaving.list).is_some_and(|list| list.meta.state == ListState::Snapshot);
+            if !there {
+                return Err(Error::new(ErrorKind::NotFound, format!("snapshot {name} was deleted meanwhile")));
+            }
+            core.write_record(&Record::List(leaving));
+            Ok(core.writer.lsn)
+        })?;
+        self.keeper.notify_all();
+        if !self.options.background {
+            while self.drain_step()? {}
+        }
+        deleted
+    }
+
+    pub fn list_snapshots(&self) -> Vec<SnapshotInfo> {
+        let core = self.core.lock();
+        let snapshots = core.state.versions.names.values().filter_map(|id| core.state.lists.get(&ListId(id.0)));
+        let mut snapshots: Vec<SnapshotInfo> = snapshots
+            .map(|list| SnapshotInfo {
+                name: list.meta.name.clone(),
+                id: SnapshotId(list.meta.list.0),
+                made: list.meta.made,
+                volumes: core.state.lists_at(SnapshotId(list.meta.list.0)).map(|(_, meta)| meta.name.clone()).collect(),
+            })
+            .collect();
+        snapshots.sort_by_key(|snapshot| snapshot.id);
+        snapshots
+    }
+
+    /// Makes the layer that a change of a list needs (S1). It changes nothing that anybody sees. `Full` only for new
+    /// data (P5).
+    pub(crate) fn make_layer(&self, list: ListId, claim: Claim) -> Result<()> {
+        self.with_room(0, LIST_RECORD, Claim::Urgent, |core| {
+            let Some((snapshot, None)) = core.state.keeper_of(list) else { return Ok(()) };
+            if claim == Claim::Data && !core.promises(LIST_CHARGE) {
+                return Err(self.full(core, LIST_CHARGE));
+            }
+            let meta = core.state.lists[&list].meta.clone();
+            let layer = ListId(core.state.next_list);
+            crate::mark("snapshot: layer made");
+            core.write_record(&Record::List(ListMeta {
+                list: layer,
+                state: ListState::Layer,
+                parent: list,
+                snapshot,
+                cut: meta.blocks(),
+                ..meta
+            }));
+            Ok(())
+        })?
+    }
+
+    /// A step towards forgetting deleted snapshots, and deleted lists that none sees any more. False: there is none.
+    pub(crate) fn leave_step(&self) -> Result<bool> {
+        let (record, merge) = {
+            let core = self.core.lock();
+            let state = &core.state;
+            let unseen =
+                state.versions.hidden.iter().find(|list| state.versions.layers(**list, SnapshotId(0)).next().is_none());
+            if let Some(list) = unseen {
+                let meta = state.lists[list].meta.clone();
+                (Some(Record::List(ListMeta { state: ListState::Draining, ..meta })), None)
+            } else if let Some(snapshot) = state.versions.leaving.first().copied() {
+                // The oldest first, so that nothing lies between a layer and the one that it is merged into (S4).
+                match state.versions.layer_of(snapshot) {
+                    None => (Some(Record::ListGone { list: ListId(snapshot.0) }), None),
+                    Some(layer) => {
+                        let meta = state.lists[&layer].meta.clone();
+                        let older = state.versions.newest(meta.parent, snapshot);
+                        match older.map(|older| (older, state.versions.layer(meta.parent, older))) {
+                            None => (Some(Record::List(ListMeta { state: ListState::Draining, ..meta })), None),
+                            Some((older, None)) => {
+                                crate::mark("snapshot: layer handed to an older snapshot");
+                                (Some(Record::List(ListMeta { snapshot: older, ..meta })), None)
+                            }
+                            Some((_, Some(into))) => (None, Some((layer, into))),
+                        }
+                    }
+                }
+            } else {
+                return Ok(false);
+            }
+        };
+        if let Some((layer, into)) = merge {
+            return self.merge_step(layer, into).map(|()| true);
+        }
+        if let Some(record) = record {
+            self.with_room(0, LIST_RECORD + len_u32(MEMBERS_MAX) * 4, Claim::Keeper, |core| {
+                core.write_record(&record)
+            })?;
+        }
+        Ok(true)
+    }
+
+    /// Merges a section of a layer into an older one: what that has already is freed, the rest goes over.
+    fn merge_step(&self, layer: ListId, into: ListId) -> Result<()> {
+        self.fold_all();
+        let shift = self.shape.section_blocks_shift();
+        let mut from = 0;
+        let number = loop {
+            let Some(number) = self.section_from(layer, from) else { break None };
+            if self.core.lock().state.map_section(layer, number).is_some_and(|section| !section.is_empty()) {
+                break Some(number);
+            }
+            from = number + 1;
+        };
+        let Some(number) = number else {
+            // It is empty now: where it ended goes over too, then it goes as a deleted list goes.
+            return self.with_room(0, LIST_RECORD, Claim::Keeper, |core| {
+                let meta = |list| core.state.lists.get(&list).map(|list| list.meta.clone());
+                let (Some(layer), Some(into)) = (meta(layer), meta(into)) else { return };
+                let next = if into.cut > layer.cut {
+                    ListMeta { cut: layer.cut, ..into }
+                } else {
+                    ListMeta { state: ListState::Draining, ..layer }
+                };
+                core.write_record(&Record::List(next));
+            });
+        };
+        crate::mark("snapshot: layers merged");
+        let blocks = u64::from(number) << shift..(u64::from(number) + 1) << shift;
+        for list in [layer, into] {
+            self.load_range(list, blocks.start, blocks.end)?;
+        }
+        let stored: Vec<u64> = self.section_blocks(layer, number)?.into_iter().map(|(block, _, _)| block).collect();
+        let leaf_blocks = u64::from(self.shape.leaf_blocks());
+        for chunk in stored.chunk_by(|a, b| a / leaf_blocks == b / leaf_blocks) {
+            for chunk in chunk.chunks(crate::types::index(self.shape.direct_blocks)) {
+                let records = self.merge_bytes(chunk.len());
+                self.with_room(0, records, Claim::Keeper, |core| {
+                    let mut kept = Vec::new();
+                    let mut freed: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
+                    let seen = core.state.lists.get(&into).map_or(0, |list| list.meta.cut.min(list.meta.blocks()));
+                    for block in chunk {
+                        let (Ok(Some((place, checksum))), Ok(older)) =
+                            (core.state.lookup(layer, *block), core.state.lookup(into, *block))
+                        else {
+                            return; // Dropped from memory meanwhile: the next step finds it again.
+                        };
+                        if older.is_none() && *block < seen {
+                            kept.push(Kept { layer: Some(into), block: *block, place, checksum });
+                        }
+                        let zone = freed.entry(place.zone()).or_default();
+                        *zone = (zone.0 + 1, zone.1 + place.footprint());
+                    }
+                    core.keep(&kept);
+                    let freed =
+                        freed.into_iter().map(|(zone, (blocks, bytes))| Freed { zone, blocks, bytes }).collect();
+                    let (first, end) = (chunk[0], chunk[chunk.len() - 1] + 1);
+                    core.write_record(&Record::Discard { list: layer, first, end, freed });
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn merge_bytes(&self, blocks: usize) -> u32 {
+        crate::format::records::put_bytes(1) * len_u32(blocks) + 32 + 12 * len_u32(blocks)
+    }
+}

@@ -1,0 +1,233 @@
+//! Old versions: what snapshots see of blocks that have changed since.
+//!
+//! ```text
+//!   snapshot 7      snapshot 12            now
+//!      │               │                    │
+//!   layer of 7 ──>  layer of 12  ──>  the list itself      a reader of 7 takes the first that has the block
+//! ```
+//! A *layer* is a hidden list. Before a block changes that the newest snapshot sees, and that no layer from that
+//! snapshot on has yet, its place goes into the layer: the block is not copied, and still referred to once (R19). A hole
+//! goes there as [`Location::HOLE`] (R18), unless the list did not have the block when a later layer was made. So taking a snapshot is one record, a change costs one more whatever the
+//! number of snapshots, and the difference of two snapshots is what the layers between them hold.
+//!
+//! Invariants:
+//! * S1 a layer has the size and the name that its list had when its snapshot was taken: it is made before either changes.
+//! * S2 what a layer has was in the list when its snapshot was taken, and when every older snapshot was that sees it.
+//! * S3 a list that is deleted stays, hidden, until it has no layers.
+//! * S4 a deleted snapshot stays in the order of layers until its layer is merged into the next older one, or dropped.
+
+use super::{ColdLeaf, State};
+use crate::format::records::{ListMeta, ListState};
+use crate::types::{ListId, Location, SnapshotId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Which snapshots and layers there are. All of it follows from the lists.
+#[derive(Default)]
+pub(crate) struct Versions {
+    pub names: BTreeMap<String, SnapshotId>,
+    /// Snapshots of all lists that are older.
+    whole: BTreeSet<SnapshotId>,
+    /// Snapshots of single lists.
+    single: BTreeSet<(ListId, SnapshotId)>,
+    layers: BTreeMap<(ListId, SnapshotId), ListId>,
+    /// Layers that are being drained: nobody sees what they have, and the cleaner must know that it is theirs.
+    dying: BTreeSet<(ListId, ListId)>,
+    by_snapshot: BTreeSet<(SnapshotId, ListId)>,
+    /// Deleted snapshots that still have layers, or may.
+    pub leaving: BTreeSet<SnapshotId>,
+    /// Deleted lists that snapshots see.
+    pub hidden: BTreeSet<ListId>,
+}
+
+impl Versions {
+    /// Whether there is any snapshot.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// A list, layer or snapshot is there (or not any more).
+    pub fn note(&mut self, meta: &ListMeta, there: bool) {
+        fn set<T: Ord>(of: &mut BTreeSet<T>, what: T, there: bool) {
+            if there {
+                of.insert(what);
+            } else {
+                of.remove(&what);
+            }
+        }
+        match meta.state {
+            ListState::There => {}
+            ListState::Draining => set(&mut self.dying, (meta.parent, meta.list), there),
+            ListState::Hidden => set(&mut self.hidden, meta.list, there),
+            ListState::Leaving => set(&mut self.leaving, SnapshotId(meta.list.0), there),
+            ListState::Layer => {
+                set(&mut self.by_snapshot, (meta.snapshot, meta.list), there);
+                if there {
+                    self.layers.insert((meta.parent, meta.snapshot), meta.list);
+                } else {
+                    self.layers.remove(&(meta.parent, meta.snapshot));
+                }
+            }
+            ListState::Snapshot => {
+                let snapshot = SnapshotId(meta.list.0);
+                if meta.members.is_empty() {
+                    set(&mut self.whole, snapshot, there);
+                }
+                for member in &meta.members {
+                    set(&mut self.single, (*member, snapshot), there);
+                }
+                if there {
+                    self.names.insert(meta.name.clone(), snapshot);
+                } else {
+                    self.names.remove(&meta.name);
+                }
+            }
+        }
+    }
+
+    /// The layers of a list from a snapshot on, oldest first.
+    pub fn layers(&self, list: ListId, from: SnapshotId) -> impl DoubleEndedIterator<Item = ListId> + '_ {
+        self.layers.range((list, from)..=(list, SnapshotId(u32::MAX))).map(|(_, layer)| *layer)
+    }
+
+    /// The layer of a list for exactly this snapshot.
+    pub fn layer(&self, list: ListId, snapshot: SnapshotId) -> Option<ListId> {
+        self.layers.get(&(list, snapshot)).copied()
+    }
+
+    /// Some layer of a snapshot.
+    pub fn layer_of(&self, snapshot: SnapshotId) -> Option<ListId> {
+        let next = self.by_snapshot.range((snapshot, ListId(0))..=(snapshot, ListId(u32::MAX))).next();
+        next.map(|(_, layer)| *layer)
+    }
+
+    /// The newest snapshot before `before` that is of a list.
+    pub fn newest(&self, list: ListId, before: SnapshotId) -> Option<SnapshotId> {
+        let whole = self.whole.range(..before).next_back().filter(|snapshot| snapshot.0 > list.0);
+        let single = self.single.range((list, SnapshotId(0))..(list, before)).next_back().map(|(_, snapshot)| snapshot);
+        whole.max(single).copied()
+    }
+
+    /// Whether a snapshot is of a list.
+    pub fn is_of(&self, snapshot: SnapshotId, list: ListId) -> bool {
+        (self.whole.contains(&snapshot) && snapshot.0 > list.0) || self.single.contains(&(list, snapshot))
+    }
+}
+
+/// What has to go into a layer before a block changes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kept {
+    /// None: it must be made first.
+    pub layer: Option<ListId>,
+    pub block: u64,
+    pub place: Location,
+    pub checksum: u32,
+}
+
+impl State {
+    /// The snapshot that sees what a list is now, and the layer that keeps it, if there is one.
+    pub fn keeper_of(&self, list: ListId) -> Option<(SnapshotId, Option<ListId>)> {
+        if self.versions.is_empty() || self.lists.get(&list)?.meta.state != ListState::There {
+            return None;
+        }
+        let snapshot = self.versions.newest(list, SnapshotId(u32::MAX))?;
+        Some((snapshot, self.versions.layers(list, snapshot).next()))
+    }
+
+    /// Whether a layer must be made before the list changes in any way (S1).
+    pub fn lacks_layer(&self, list: ListId) -> bool {
+        self.keeper_of(list).is_some_and(|(_, layer)| layer.is_none())
+    }
+
+    /// What is to be kept of a block that is about to change. None: no snapshot sees it as it is now.
+    pub fn keep(&self, list: ListId, block: u64) -> Result<Option<Kept>, ColdLeaf> {
+        let Some((snapshot, layer)) = self.keeper_of(list) else { return Ok(None) };
+        let seen = self.lists.get(&layer.unwrap_or(list)).map_or(0, |list| list.meta.blocks());
+        if block >= seen {
+            return Ok(None);
+        }
+        for layer in self.versions.layers(list, snapshot) {
+            if self.lookup(layer, block)?.is_some() || self.is_cut(layer, block) {
+                return Ok(None);
+            }
+        }
+        let (place, checksum) = self.lookup(list, block)?.unwrap_or((Location::HOLE, 0));
+        Ok(Some(Kept { layer, block, place, checksum }))
+    }
+
+    /// What a list is called towards people: what only snapshots see is named after the newest of them.
+    pub fn label(&self, list: ListId) -> String {
+        let Some(meta) = self.lists.get(&list).map(|list| &list.meta) else { return format!("list {}", list.0) };
+        let layer = self.versions.layers(list, SnapshotId(0)).next_back().and_then(|layer| self.lists.get(&layer));
+        let snapshot = match meta.state {
+            ListState::Layer => Some(meta.snapshot),
+            ListState::Hidden => layer.map(|layer| layer.meta.snapshot),
+            _ => None,
+        };
+        let of = snapshot.and_then(|snapshot| self.lists.get(&ListId(snapshot.0)));
+        of.map_or_else(|| meta.name.clone(), |of| format!("{}@{}", meta.name, of.meta.name))
+    }
+
+    /// The list that stands for a snapshot.
+    pub fn snapshot_named(&self, name: &str) -> crate::error::Result<ListId> {
+        let found = self.versions.names.get(name).map(|snapshot| ListId(snapshot.0));
+        found.ok_or_else(|| {
+            crate::error::Error::new(crate::ErrorKind::NotFound, format!("there is no snapshot named {name}"))
+        })
+    }
+
+    /// What the layer does not have of this block was a hole, and what came later is another one.
+    fn is_cut(&self, layer: ListId, block: u64) -> bool {
+        self.lists.get(&layer).is_some_and(|layer| block >= layer.meta.cut)
+    }
+
+    /// Where a block is stored that a snapshot sees.
+    pub fn lookup_at(
+        &self,
+        list: ListId,
+        snapshot: SnapshotId,
+        block: u64,
+    ) -> Result<Option<(Location, u32)>, ColdLeaf> {
+        for layer in self.versions.layers(list, snapshot) {
+            if let Some(found) = self.lookup(layer, block)? {
+                return Ok(Some(found).filter(|(place, _)| *place != Location::HOLE));
+            }
+            if self.is_cut(layer, block) {
+                return Ok(None);
+            }
+        }
+        self.lookup(list, block)
+    }
+
+    /// Everything about a list but its blocks, as a snapshot sees it. None: it does not see the list.
+    pub fn meta_at(&self, list: ListId, snapshot: SnapshotId) -> Option<&ListMeta> {
+        if !self.versions.is_of(snapshot, list) {
+            return None;
+        }
+        let layer = self.versions.layers(list, snapshot).next();
+        let meta = &self.lists.get(&layer.unwrap_or(list))?.meta;
+        matches!(meta.state, ListState::There | ListState::Layer).then_some(meta)
+    }
+
+    /// The lists that a snapshot sees.
+    pub fn lists_at(&self, snapshot: SnapshotId) -> impl Iterator<Item = (ListId, &ListMeta)> {
+        let lists = self
+            .lists
+            .range(..ListId(snapshot.0))
+            .filter(|(_, list)| matches!(list.meta.state, ListState::There | ListState::Hidden));
+        lists.filter_map(move |(id, _)| Some((*id, self.meta_at(*id, snapshot)?)))
+    }
+
+    /// The list that holds a block of `list` at this place: itself, or one of its layers.
+    pub fn holder(&self, list: ListId, block: u64, place: Location) -> Result<Option<ListId>, ColdLeaf> {
+        if self.lookup(list, block)?.is_some_and(|found| found.0 == place) {
+            return Ok(Some(list));
+        }
+        let dying = self.versions.dying.range((list, ListId(0))..=(list, ListId(u32::MAX))).map(|(_, layer)| *layer);
+        for layer in self.versions.layers(list, SnapshotId(0)).rev().chain(dying) {
+            if self.lookup(layer, block)?.is_some_and(|found| found.0 == place) {
+                return Ok(Some(layer));
+            }
+        }
+        Ok(None)
+    }
+}
