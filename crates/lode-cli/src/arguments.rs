@@ -1,6 +1,6 @@
 //! What can be typed.
 
-use crate::commands::{bench, check, create, export, import, info, inspect, repair, scrub, serve, volume};
+use crate::commands::{bench, check, create, export, import, info, inspect, repair, scrub, serve, snapshot, volume};
 use clap::{Parser, Subcommand};
 
 const LONG: &str = "\
@@ -49,6 +49,9 @@ pub enum Command {
     /// Create, list, resize or delete volumes
     #[command(subcommand)]
     Volume(volume::Command),
+    /// Take, list or delete snapshots
+    #[command(subcommand)]
+    Snapshot(snapshot::Command),
     /// Show a disk's sizes
     Info(info::Arguments),
     /// Verify the structure of a disk from its medium alone

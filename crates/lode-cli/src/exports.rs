@@ -1,4 +1,5 @@
-//! The volumes of a disk as NBD exports: words are translated here, nothing is decided.
+//! The volumes of a disk as NBD exports, and `NAME@SNAPSHOT` as read-only ones: words are translated here, nothing is
+//! decided.
 //!
 //! A reply to a write means `Process`, one to FUA or FLUSH means `Power`; a ticket is a position of the stream.
 
@@ -18,7 +19,7 @@ const READS: usize = 8;
 
 type Outcome<T> = Result<T, ExportError>;
 
-/// All volumes of a disk.
+/// All volumes of a disk, now and as snapshots see them.
 pub struct Volumes {
     disk: Disk,
     read_only: bool,
@@ -95,13 +96,17 @@ impl Volumes {
 
 impl Exports for Volumes {
     fn list(&self) -> Outcome<Vec<String>> {
-        let volumes = self.disk.volumes().map_err(refused)?;
-        Ok(volumes.into_iter().map(|volume| volume.name).collect())
+        let mut names = self.disk.volume_names();
+        for snapshot in self.disk.snapshots() {
+            names.extend(snapshot.volumes.iter().map(|volume| format!("{volume}@{}", snapshot.name)));
+        }
+        Ok(names)
     }
 
     fn open(&self, name: &str) -> Outcome<Arc<dyn Export>> {
         let volume = self.disk.volume(name).map_err(refused)?;
-        Ok(Arc::new(Served { disk: self.disk.clone(), volume, read_only: self.read_only, habit: Habit::default() }))
+        let read_only = self.read_only || volume.is_snapshot();
+        Ok(Arc::new(Served { disk: self.disk.clone(), volume, read_only, habit: Habit::default() }))
     }
 }
 

@@ -214,7 +214,8 @@ impl Failing<'_> {
                 let bad = judge(&disk, state).map_err(|words| format!("damaged at {at}, opened again: {words}"))?;
                 scrubbed(&disk, &bad).map_err(|words| format!("damaged at {at}, opened again: {words}"))
             }
-            Err(error) if places == 1 && settled => {
+            // A sector that cannot be read where the next batch would be: nobody knows whether there is one.
+            Err(error) if places == 1 && settled && !error.to_string().contains("what cannot be read") => {
                 Err(format!("with nothing to replay, damaged at {at} alone, the disk does not open: {error}"))
             }
             Err(error) => {

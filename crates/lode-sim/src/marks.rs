@@ -76,6 +76,10 @@ pub const ELSEWHERE: &[(&str, &str)] = &[
     ("recovery: gap between batches", "needs a footer that was made by hand: see the fuzz targets"),
     ("recovery: segment out of turn", "needs a root that was made by hand: see the fuzz targets"),
     ("space: cleaning is fruitless", "a promise is refused before: only zones set aside bring the cleaner that far"),
+    (
+        "recovery: end of the log unreadable",
+        "one sector of thousands must become unreadable; `crates/lode-sim/tests/crashes.rs` replays such a run",
+    ),
     ("space: draining waits for the cleaner", "needs a disk that snapshots have filled to the last zones"),
     ("space: freed zones flushed for", "only two of many thousand fault runs spend all zones but those being freed"),
     ("space: keeper makes do with fewer zones", "the reserve is larger than what the keeper takes in one step"),

@@ -97,6 +97,8 @@ fn what_was_found_stays_fixed() {
         "r146664133718450",
         // The cleaner did not know the blocks of a layer that was being drained.
         "r202972209794909/226/1.2.2",
+        // A sector that could not be read where the next batch would be kept the disk from being opened read-only.
+        "f43804649688376",
     ] {
         let words: Replay = found.parse().expect("a replay");
         replay(&words, &Settings::of(words.script)).unwrap_or_else(|finding| panic!("{found}: {}", finding.words));

@@ -118,7 +118,8 @@ impl Inner {
             let bytes = reader.zone(zone);
             batches = match reader.header(&bytes, zone, 0) {
                 Ok((header, _)) if header.segment == segment.0 => {
-                    reader.walk(&bytes, zone, segment, Sequence(header.sequence), 0).ok().map(|scanned| scanned.batches)
+                    let scanned = reader.walk(&bytes, zone, segment, Sequence(header.sequence), 0);
+                    scanned.unreadable.is_none().then_some(scanned.batches)
                 }
                 // A crash came between its opening and its first append.
                 _ if reader.is_without(&bytes, zone, segment) => {

@@ -87,7 +87,7 @@ impl Disk {
                     if header.segment != segment.0 {
                         continue;
                     }
-                    reader.walk(&bytes, number, segment, Sequence(header.sequence), 0)?
+                    reader.walk(&bytes, number, segment, Sequence(header.sequence), 0)
                 }
             };
             for batch in &scanned.batches {

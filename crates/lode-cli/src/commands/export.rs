@@ -13,6 +13,7 @@ const EXAMPLES: &str = "\
 Examples:
   lode export disk.lode data image.raw
   lode export disk.lode data - | zstd > image.raw.zst
+  lode export disk.lode data@monday monday.raw
 
 A file appears under its name only when it is whole. One that exists is refused without --force.";
 
@@ -25,7 +26,7 @@ const PIECE: u64 = 1 << 20;
 pub struct Arguments {
     /// The disk
     disk: PathBuf,
-    /// The volume
+    /// The volume; NAME@SNAPSHOT: as that snapshot sees it
     name: String,
     /// The file or block device to write, or - for standard output
     file: PathBuf,

@@ -10,6 +10,7 @@ pub mod inspect;
 pub mod repair;
 pub mod scrub;
 pub mod serve;
+pub mod snapshot;
 pub mod volume;
 
 use crate::arguments::Command;
@@ -20,6 +21,7 @@ pub fn run(command: Command) -> Result<Code> {
     match command {
         Command::Create(arguments) => create::run(&arguments),
         Command::Volume(command) => volume::run(&command),
+        Command::Snapshot(command) => snapshot::run(&command),
         Command::Info(arguments) => info::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Scrub(arguments) => scrub::run(&arguments),

@@ -104,7 +104,7 @@ pub fn run(command: &Command) -> Result<Code> {
 }
 
 /// One change, durable before this returns.
-fn change(path: &std::path::Path, work: impl FnOnce(&Disk) -> Result<()>) -> Result<Code> {
+pub fn change(path: &std::path::Path, work: impl FnOnce(&Disk) -> Result<()>) -> Result<Code> {
     image::closing(image::open(path)?, |disk| {
         work(disk)?;
         disk.flush(Survive::Power)?;

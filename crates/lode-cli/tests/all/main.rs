@@ -13,4 +13,5 @@ mod file_systems;
 mod import_export;
 mod killed;
 mod serving;
+mod snapshots;
 mod support;

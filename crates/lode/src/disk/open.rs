@@ -167,9 +167,17 @@ impl Disk {
         self.volume(name)
     }
 
-    /// Finds a volume. `NotFound`.
+    /// Finds a volume; `NAME@SNAPSHOT`: as that snapshot sees it. `NotFound`.
     pub fn volume(&self, name: &str) -> Result<Volume> {
-        self.inner.find_volume(name)
+        match name.split_once('@') {
+            Some((name, snapshot)) => self.inner.find_volume_at(snapshot, name),
+            None => self.inner.find_volume(name),
+        }
+    }
+
+    /// The names of all volumes. Cost: their number.
+    pub fn volume_names(&self) -> Vec<String> {
+        self.inner.core.lock().state.names.keys().cloned().collect()
     }
 
     /// All volumes, by name. Cost: reads the map of each to count what is stored.

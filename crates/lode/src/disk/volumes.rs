@@ -44,6 +44,9 @@ pub(super) fn check_name(what: &str, name: &str) -> Result<()> {
     if name.chars().any(char::is_control) {
         return invalid("a name with control characters");
     }
+    if name.contains('@') {
+        return invalid("a name with an @, which stands before the name of a snapshot");
+    }
     Ok(())
 }
 

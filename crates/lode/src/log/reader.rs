@@ -36,6 +36,8 @@ pub(crate) struct Scanned {
     pub end: u32,
     /// The highest witness of any valid header, also behind the end.
     pub witness: Sequence,
+    /// What lies at the end could not be read, so there may be more.
+    pub unreadable: Option<String>,
     /// Valid batches of the same epoch lie behind the end: sequence of the first.
     pub beyond: Option<Sequence>,
 }
@@ -200,7 +202,7 @@ impl Reader<'_> {
         let Some(mut batches) = entries(&footer) else { return Ok(None) };
         let witness = Sequence(header.durable);
         batches.push(Batch { records: Vec::new(), ..footer });
-        let scanned = Scanned { batches, from_footer: true, end: self.shape.zone_bytes, witness, beyond: None };
+        let scanned = Scanned { batches, from_footer: true, end: self.shape.zone_bytes, witness, ..Scanned::default() };
         Ok(Some((SegmentId(header.segment), scanned)))
     }
 
@@ -213,18 +215,14 @@ impl Reader<'_> {
 
     /// Reads a segment batch by batch, from `from` on, where the batch of sequence `wanted` starts.
     /// Behind the end, looks for valid headers of the same segment at every append alignment (R11).
-    pub fn walk(
-        &self,
-        bytes: &ZoneBytes,
-        zone: u32,
-        segment: SegmentId,
-        wanted: Sequence,
-        from: u32,
-    ) -> Result<Scanned> {
+    pub fn walk(&self, bytes: &ZoneBytes, zone: u32, segment: SegmentId, wanted: Sequence, from: u32) -> Scanned {
         let mut scanned = Scanned { end: from, ..Scanned::default() };
         let mut sequence = wanted;
         while scanned.end < self.shape.zone_bytes {
-            bytes.readable(scanned.end, scanned.end + self.shape.head)?;
+            if let Err(error) = bytes.readable(scanned.end, scanned.end + self.shape.head) {
+                scanned.unreadable = Some(error.to_string());
+                break;
+            }
             let Ok((header, kind)) = self.header(&bytes[index(scanned.end)..], zone, scanned.end) else { break };
             let old = header.segment != segment.0 && !planted::is(Bug::OldBatchAccepted);
             if old || header.sequence != sequence.0 {
@@ -242,7 +240,7 @@ impl Reader<'_> {
             |header| header.segment == segment.0 && header.sequence >= sequence.0,
             &mut scanned,
         );
-        Ok(scanned)
+        scanned
     }
 
     /// Looks at every alignment from `from` on for valid headers that `of_interest` admits.

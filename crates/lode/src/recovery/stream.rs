@@ -28,8 +28,20 @@ impl Candidate {
     }
 }
 
+/// What was read of the stream.
+struct Followed {
+    candidates: Vec<Candidate>,
+    /// Everything before it was durable.
+    witness: Sequence,
+    /// An epoch newer than the root's has written a batch.
+    newer: Option<u64>,
+    /// Where the stream may go on could not be read.
+    unreadable: Option<String>,
+}
+
 /// Reads the segments from the replay start on, as far as they can be followed.
-fn follow(reader: &Reader<'_>, root: &RootImage) -> Result<(Vec<Candidate>, Sequence, Option<u64>)> {
+fn follow(reader: &Reader<'_>, root: &RootImage) -> Result<Followed> {
+    let mut unreadable = None;
     let mut candidates: Vec<Candidate> = Vec::new();
     let mut witness = Sequence(root.root.durable);
     for span in &root.segments {
@@ -52,7 +64,7 @@ fn follow(reader: &Reader<'_>, root: &RootImage) -> Result<(Vec<Candidate>, Sequ
             },
             _ => Sequence(root.root.epoch_start),
         };
-        let Some(span) = first_of(reader, next[0], expected, root.root.epoch)? else { break };
+        let Some(span) = first_of(reader, next[0], expected, root.root.epoch, &mut unreadable)? else { break };
         if candidates.iter().any(|candidate| candidate.span.zone == span.zone && candidate.span.segment == span.segment)
         {
             break;
@@ -102,7 +114,7 @@ fn follow(reader: &Reader<'_>, root: &RootImage) -> Result<(Vec<Candidate>, Sequ
             }
         }
     }
-    Ok((candidates, witness, newer.get()))
+    Ok(Followed { candidates, witness, newer: newer.get(), unreadable })
 }
 
 /// A sealed segment whose footer cannot be read, although it was durable, has lost nothing: its batches hold all that
@@ -139,7 +151,13 @@ fn mend(before: Option<&mut Candidate>, next: &Candidate, witness: Sequence) -> 
 }
 
 /// The segment that starts in `zone` with this sequence in this epoch, if it does.
-fn first_of(reader: &Reader<'_>, zone: u32, expected: Sequence, epoch: u64) -> Result<Option<RootSegment>> {
+fn first_of(
+    reader: &Reader<'_>,
+    zone: u32,
+    expected: Sequence,
+    epoch: u64,
+    unreadable: &mut Option<String>,
+) -> Result<Option<RootSegment>> {
     if zone < crate::shape::ROOT_ZONES || zone >= reader.shape.zones {
         return Ok(None);
     }
@@ -177,7 +195,8 @@ fn first_of(reader: &Reader<'_>, zone: u32, expected: Sequence, epoch: u64) -> R
         }),
     };
     if found.is_none() {
-        bytes.readable(0, reader.shape.head)?; // What cannot be read may be the next segment.
+        // What cannot be read may be the next segment.
+        *unreadable = bytes.readable(0, reader.shape.head).err().map(|error| error.to_string());
     }
     Ok(found)
 }
@@ -198,8 +217,9 @@ fn read_segment(reader: &Reader<'_>, span: RootSegment) -> Result<Candidate> {
                 let bytes = reader.zone_from(span.zone, span.offset);
                 reader.walk(&bytes, span.zone, segment, Sequence(span.first), span.offset)
             };
-            let (first, second) = (walk()?, walk()?);
-            if second.batches.len() > first.batches.len() { second } else { first }
+            let (first, second) = (walk(), walk());
+            let better = (second.batches.len(), second.unreadable.is_none());
+            if better > (first.batches.len(), first.unreadable.is_none()) { second } else { first }
         }
     };
     // What lies behind the end that a root has recorded is void, and so is what it witnesses (R9).
@@ -209,7 +229,7 @@ fn read_segment(reader: &Reader<'_>, span: RootSegment) -> Result<Candidate> {
 
 /// Decides what counts. See the drawing in the file's head.
 pub(super) fn read_log(reader: &Reader<'_>, root: &RootImage) -> Result<ReadLog> {
-    let (candidates, witness, newer) = follow(reader, root)?;
+    let Followed { candidates, witness, newer, mut unreadable } = follow(reader, root)?;
     let mut batches: Vec<(u32, SegmentId, Batch)> = Vec::new();
     let mut segments = Vec::new();
     let start = candidates.first().map_or(root.root.epoch_start, |first| first.span.first);
@@ -227,8 +247,7 @@ pub(super) fn read_log(reader: &Reader<'_>, root: &RootImage) -> Result<ReadLog>
             let bytes = reader.zone_from(span.zone, span.offset);
             if scanned.from_footer {
                 crate::mark("recovery: sealed segment behind the witness");
-                let walked =
-                    reader.walk(&bytes, span.zone, SegmentId(span.segment), Sequence(span.first), span.offset)?;
+                let walked = reader.walk(&bytes, span.zone, SegmentId(span.segment), Sequence(span.first), span.offset);
                 // Before the witness the footer is as good; behind it only what lies there whole counts.
                 let from = walked.batches.len();
                 let rest: Vec<Batch> =
@@ -237,8 +256,13 @@ pub(super) fn read_log(reader: &Reader<'_>, root: &RootImage) -> Result<ReadLog>
                 scanned.batches.extend(rest);
             }
             for (n, batch) in scanned.batches.iter().enumerate() {
-                if batch.sequence >= witness && batch.sequence.0 < span.end {
-                    bytes.readable(batch.offset, batch.offset + batch.total)?;
+                if batch.sequence >= witness
+                    && batch.sequence.0 < span.end
+                    && let Err(error) = bytes.readable(batch.offset, batch.offset + batch.total)
+                {
+                    scanned.unreadable = Some(error.to_string());
+                    scanned.batches.truncate(n);
+                    break;
                 }
                 if batch.sequence >= witness
                     && batch.sequence.0 < span.end
@@ -256,6 +280,10 @@ pub(super) fn read_log(reader: &Reader<'_>, root: &RootImage) -> Result<ReadLog>
         }
         segments.push(span);
         let mut whole = false;
+        // Behind the end that a root has recorded nothing counts (R9).
+        if span.end == u64::MAX && scanned.unreadable.is_some() {
+            unreadable = scanned.unreadable;
+        }
         for batch in scanned.batches {
             if batch.sequence.0 >= span.end {
                 break;
@@ -293,6 +321,15 @@ pub(super) fn read_log(reader: &Reader<'_>, root: &RootImage) -> Result<ReadLog>
         Some(format!(
             "the newest roots are damaged: expected a root of epoch {epoch}, which wrote a batch, found none newer than epoch {}",
             root.root.epoch
+        ))
+    });
+    let damage = damage.or_else(|| {
+        // After a clean close there is nothing behind.
+        let why = unreadable.filter(|_| root.root.clean == 0)?;
+        crate::mark("recovery: end of the log unreadable");
+        Some(format!(
+            "the log is damaged: expected a batch of sequence {} or none, found what cannot be read ({why})",
+            physical.0
         ))
     });
     // An operation that goes on behind the end does not count.

@@ -1,0 +1,98 @@
+//! `lode snapshot`: take, list and delete snapshots.
+
+use super::volume::change;
+use crate::failure::{Code, Result};
+use crate::{image, output, text};
+use clap::Subcommand;
+use lode::{SnapshotInfo, SnapshotOptions};
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+const EXAMPLES: &str = "\
+Examples:
+  lode snapshot create disk.lode monday
+  lode snapshot create disk.lode before-upgrade --volume data
+  lode snapshot list disk.lode
+  lode export disk.lode data@monday monday.raw
+  lode snapshot delete disk.lode monday
+
+A snapshot is taken at one instant and takes no time, however large the disk is. It is read-only:
+NAME@SNAPSHOT names a volume as the snapshot sees it, for `lode export` and as an export of
+`lode serve`. What is overwritten afterwards keeps its space until the snapshot is deleted.";
+
+/// What `lode snapshot` takes.
+#[derive(Subcommand)]
+#[command(after_help = EXAMPLES)]
+pub enum Command {
+    /// Take a snapshot of all volumes, or of some
+    #[command(after_help = EXAMPLES)]
+    Create {
+        /// The disk
+        disk: PathBuf,
+        /// The name of the snapshot
+        name: String,
+        /// Of this volume only; may be given again
+        #[arg(long, value_name = "NAME")]
+        volume: Vec<String>,
+    },
+    /// List the snapshots, oldest first
+    List {
+        /// The disk
+        disk: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Delete a snapshot; what only it holds is given back
+    Delete {
+        /// The disk
+        disk: PathBuf,
+        /// The snapshot
+        name: String,
+    },
+}
+
+/// Runs one of them.
+pub fn run(command: &Command) -> Result<Code> {
+    match command {
+        Command::Create { disk, name, volume } => {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            let made = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+            let options = SnapshotOptions { volumes: volume.clone(), made };
+            change(disk, |disk| Ok(disk.take_snapshot(name, &options).map(drop)?))
+        }
+        Command::Delete { disk, name } => change(disk, |disk| Ok(disk.delete_snapshot(name).map(drop)?)),
+        Command::List { disk, json } => list(disk, *json),
+    }
+}
+
+#[derive(Serialize)]
+struct Listed {
+    name: String,
+    made: String,
+    volumes: Vec<String>,
+}
+
+impl From<SnapshotInfo> for Listed {
+    fn from(snapshot: SnapshotInfo) -> Self {
+        let made = SystemTime::UNIX_EPOCH + Duration::from_nanos(snapshot.made);
+        let made = humantime::format_rfc3339_seconds(made).to_string();
+        Listed { name: snapshot.name, made, volumes: snapshot.volumes }
+    }
+}
+
+fn list(path: &std::path::Path, json: bool) -> Result<Code> {
+    let snapshots = image::closing(image::open_read_only(path)?, |disk| Ok(disk.snapshots()))?;
+    let snapshots: Vec<Listed> = snapshots.into_iter().map(Listed::from).collect();
+    if json {
+        output::json(&snapshots)?;
+        return Ok(Code::Done);
+    }
+    let mut rows = vec![["NAME", "TAKEN", "VOLUMES"].map(String::from).to_vec()];
+    for snapshot in &snapshots {
+        rows.push(vec![text::safe(&snapshot.name), snapshot.made.clone(), text::safe(&snapshot.volumes.join(" "))]);
+    }
+    output::print(&text::table(&rows))?;
+    Ok(Code::Done)
+}

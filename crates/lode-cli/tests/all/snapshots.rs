@@ -1,0 +1,55 @@
+//! Snapshots from the command line and over NBD.
+
+use crate::support::{Scratch, Serving, bad, good, json, lode, run, same, sound, tool};
+
+#[test]
+fn a_snapshot_is_exported_and_served_as_it_was() {
+    let scratch = Scratch::new();
+    let disk = scratch.disk("256MiB");
+    let (old, new) = (scratch.file("old", 4 << 20, 1), scratch.file("new", 4 << 20, 2));
+    good(lode(&["import"]).arg(&disk).arg("data").arg(&old));
+    good(lode(&["volume", "create"]).arg(&disk).args(["other", "--size", "1MiB"]));
+    good(lode(&["snapshot", "create"]).arg(&disk).arg("monday"));
+    good(lode(&["snapshot", "create"]).arg(&disk).args(["half", "--volume", "other"]));
+    good(lode(&["import"]).arg(&disk).arg("data").arg(&new));
+    let listed = json(lode(&["snapshot", "list", "--json"]).arg(&disk));
+    assert_eq!(listed[0]["name"], "monday");
+    assert_eq!(listed[0]["volumes"], serde_json::json!(["data", "other"]));
+    assert_eq!(listed[1]["volumes"], serde_json::json!(["other"]));
+    assert!(listed[0]["made"].as_str().unwrap().starts_with("20"), "{listed}");
+    assert!(good(lode(&["snapshot", "list"]).arg(&disk)).contains("data other"));
+
+    let back = scratch.path("back");
+    good(lode(&["export"]).arg(&disk).arg("data@monday").arg(&back));
+    same(&old, &back);
+    good(lode(&["export", "--force"]).arg(&disk).arg("data").arg(&back));
+    same(&new, &back);
+
+    let socket = scratch.socket();
+    let serving = Serving::start(&disk, &socket.0, &[]);
+    let exports = good(tool("nbdinfo", "libnbd-bin").args(["--list", "--json"]).arg(serving.uri("")));
+    assert!(exports.contains("\"data@monday\"") && exports.contains("\"other@half\""), "{exports}");
+    let copy = scratch.path("copy");
+    good(tool("nbdcopy", "libnbd-bin").arg(serving.uri("data@monday")).arg(&copy));
+    same(&old, &copy);
+    let refused = run(tool("nbdcopy", "libnbd-bin").arg(&new).arg(serving.uri("data@monday")));
+    assert!(!refused.status.success(), "a snapshot was written to");
+    serving.stop();
+
+    good(lode(&["snapshot", "delete"]).arg(&disk).arg("monday"));
+    assert!(bad(lode(&["export"]).arg(&disk).arg("data@monday").arg(&back), 3).contains("no snapshot named monday"));
+    sound(&disk);
+}
+
+#[test]
+fn names_of_snapshots_that_make_no_sense_are_refused() {
+    let scratch = Scratch::new();
+    let disk = scratch.disk("256MiB");
+    good(lode(&["snapshot", "create"]).arg(&disk).arg("s"));
+    assert!(bad(lode(&["snapshot", "create"]).arg(&disk).arg("s"), 7).contains("a snapshot named s"));
+    assert!(bad(lode(&["snapshot", "create"]).arg(&disk).arg("a@b"), 2).contains('@'));
+    assert!(bad(lode(&["volume", "create"]).arg(&disk).args(["a@b", "--size", "1MiB"]), 2).contains('@'));
+    let absent = bad(lode(&["snapshot", "create"]).arg(&disk).args(["t", "--volume", "nobody"]), 3);
+    assert!(absent.contains("no volume named nobody"), "{absent}");
+    assert!(bad(lode(&["snapshot", "delete"]).arg(&disk).arg("t"), 3).contains("no snapshot named t"));
+}
