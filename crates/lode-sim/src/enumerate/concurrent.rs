@@ -23,7 +23,7 @@ use crate::run::open_options;
 use crate::script::{Fill, Script, ScriptId, data, volume_name};
 use crate::trace::{TraceOp, TracingMedium};
 use crate::workload::script;
-use lode::{Disk, ErrorKind, FormatOptions, Lsn, OpenOptions, Survive, Volume, VolumeOptions};
+use lode::{Disk, ErrorKind, FormatOptions, Lsn, OpenOptions, SnapshotOptions, Survive, Volume, VolumeOptions};
 use lode_media::{Geometry, Medium, Position, ZoneId};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -91,6 +91,8 @@ enum Change {
     Resize(String, u64),
     /// A unit's writes.
     Unit(Vec<(String, u64, Vec<u8>)>),
+    TakeSnapshot(String),
+    DeleteSnapshot(String),
 }
 
 /// An operation that returned.
@@ -128,6 +130,8 @@ struct Client<'a> {
     block: u64,
     /// What the own volume holds.
     known: Vec<u8>,
+    /// Snapshots that the client has taken, and what its own volume held then.
+    snapshots: Vec<(String, Vec<u8>)>,
     calls: usize,
     log: Log,
 }
@@ -205,7 +209,21 @@ fn at_once(
         let known = vec![0; narrow(BLOCKS * block)];
         let (rng, disk) = (Rng::new(rng.word()), disk.clone());
         let log = Log::default();
-        clients.push(Client { number, clients: count, script, rng, disk, medium, own, block, known, calls: 0, log });
+        let (calls, snapshots) = (0, Vec::new());
+        clients.push(Client {
+            number,
+            clients: count,
+            script,
+            rng,
+            disk,
+            medium,
+            own,
+            block,
+            known,
+            snapshots,
+            calls,
+            log,
+        });
     }
     std::thread::scope(|scope| {
         let running: Vec<_> = clients
@@ -241,6 +259,8 @@ fn merge(logs: Vec<Log>, model: &mut Model, counts: &mut Counts) -> Stream {
                 }
                 model.commit(0);
             }
+            Change::TakeSnapshot(name) => model.take_snapshot(name, &[]),
+            Change::DeleteSnapshot(name) => model.delete_snapshot(name),
         }
     }
     let starts = done.iter().map(|done| done.start).collect();
@@ -329,7 +349,7 @@ impl Client<'_> {
         for _ in 0..self.rng.between(20, 80) {
             self.calls += 1;
             let start = self.medium.recorder.recorded();
-            let done = match self.rng.below(20) {
+            let done = match self.rng.below(22) {
                 0..=8 => self.write(),
                 9 => self.discard(),
                 10 => self.resize(),
@@ -337,6 +357,7 @@ impl Client<'_> {
                 15..=16 => self.disk.flush(Survive::Power).map(|covered| self.flushed(covered)).map(|()| None),
                 17 => self.read()?,
                 18 => self.disk.maintain().map(|_| None),
+                19..=20 => self.snapshot(),
                 _ => self.disk.flush(Survive::Process).map(|_| None),
             };
             match done {
@@ -387,6 +408,8 @@ impl Client<'_> {
                     self.learn(*offset, data);
                 }
             }
+            Change::TakeSnapshot(name) => self.snapshots.push((name.clone(), self.known.clone())),
+            Change::DeleteSnapshot(name) => self.snapshots.retain(|(taken, _)| taken != name),
         }
         self.log.done.push(Done { start, position, change });
         Ok(())
@@ -420,6 +443,18 @@ impl Client<'_> {
         let bytes = self.rng.between(BLOCKS / 2, BLOCKS) * self.block;
         let position = self.disk.resize_volume(&self.name(), bytes)?;
         Ok(Some((position, Change::Resize(self.name(), bytes))))
+    }
+
+    /// Takes a snapshot of everything, or deletes one that this client has taken.
+    fn snapshot(&mut self) -> Called {
+        if self.snapshots.len() > 1 {
+            let name = self.snapshots[narrow(self.rng.below(2))].0.clone();
+            let position = self.disk.delete_snapshot(&name)?;
+            return Ok(Some((position, Change::DeleteSnapshot(name))));
+        }
+        let name = format!("c{}-{}", self.number, self.calls);
+        let position = self.disk.take_snapshot(&name, &SnapshotOptions::default())?;
+        Ok(Some((position, Change::TakeSnapshot(name))))
     }
 
     /// Own blocks, and one block in both of the volumes that belong to all: the client's own there, or everybody's.
@@ -460,10 +495,20 @@ impl Client<'_> {
         if let Err(error) = self.own.read_at(0, &mut found) {
             return Ok(Err(error));
         }
-        match crate::content::differing(&self.name(), 0, &found, &self.known) {
-            None => Ok(Ok(None)),
-            Some(words) => Err(words),
+        if let Some(words) = crate::content::differing(&self.name(), 0, &found, &self.known) {
+            return Err(words);
         }
+        for (snapshot, known) in &self.snapshots {
+            let mut found = vec![0x55; known.len()];
+            if let Err(error) = self.disk.volume_at(snapshot, &self.name()).and_then(|seen| seen.read_at(0, &mut found))
+            {
+                return Ok(Err(error));
+            }
+            if let Some(words) = crate::content::differing(&self.name(), 0, &found, known) {
+                return Err(format!("snapshot {snapshot}: {words}"));
+            }
+        }
+        Ok(Ok(None))
     }
 }
 
