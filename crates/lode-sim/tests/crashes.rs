@@ -95,6 +95,8 @@ fn what_was_found_stays_fixed() {
         "f53703852197723",
         // Layers and snapshots took tables that nobody was charged for.
         "r146664133718450",
+        "r192384296190834",
+        "f224265056267379",
         // The cleaner did not know the blocks of a layer that was being drained.
         "r202972209794909/226/1.2.2",
         // A sector that could not be read where the next batch would be kept the disk from being opened read-only.

@@ -11,7 +11,7 @@ mod tables;
 
 use crate::disk::Inner;
 use crate::disk::options::Survive;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::fold::FOLD_STEP;
 use crate::format::object::{DELTA, DIRECTORY, IMAGE, ObjectRef, SectionEntry, encode};
 use crate::format::records::ListMeta;
@@ -232,33 +232,60 @@ impl State {
 }
 
 impl Inner {
-    /// Writes every section that lacks a record below `before`. True: some were written.
-    fn write_sections(&self, before: Lsn) -> Result<bool> {
-        let mut wrote = false;
-        let gather = GATHER_BYTES.min(index(self.shape.zone_bytes / 8));
-        let mut room = len_u32(gather);
-        loop {
-            if !self.core.lock().state.lacks(before) {
-                return Ok(wrote);
-            }
-            self.table_room(room)?;
-            let mut gathered: Vec<Encoded> = Vec::new();
-            while gathered.iter().map(|encoded| encoded.bytes.len()).sum::<usize>() < gather {
-                match self.next_section(before, None) {
-                    Ok(Some(encoded)) => gathered.push(encoded),
-                    Ok(None) => break,
-                    Err(error) => {
-                        let mut core = self.core.lock();
-                        for encoded in &gathered {
-                            core.state.give_back(encoded.key, encoded.before);
+    /// Writes every section that lacks a record below `before`.
+    fn write_sections(&self, before: Lsn) -> Result<()> {
+        while self.core.lock().state.lacks(before) {
+            self.write_batch(|| self.next_section(before, None))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the images of sections anew, so that the zones that hold parts of them can be freed. What cannot be read
+    /// stays where it is, and is left alone from then on.
+    pub(crate) fn rewrite_sections(&self, keys: impl IntoIterator<Item = SectionKey>) -> Result<()> {
+        let mut keys = keys.into_iter().peekable();
+        while keys.peek().is_some() {
+            self.write_batch(|| {
+                for key in keys.by_ref() {
+                    match self.next_section(Lsn(0), Some(key)) {
+                        Err(error) if error.kind() == ErrorKind::Corrupt => {
+                            crate::mark("tables: a damaged section left where it is");
+                            let mut core = self.core.lock();
+                            core.unreadable.insert(key);
+                            core.keeper_error = Some(error);
                         }
-                        return Err(error);
+                        done => return done,
                     }
                 }
-            }
-            room = self.write_encoded(&gathered)?.unwrap_or(len_u32(gather));
-            wrote = true;
+                Ok(None)
+            })?;
         }
+        Ok(())
+    }
+
+    /// Writes sections, as many in one batch as are worth it. What finds no room is given back, and lacks again what it
+    /// lacked.
+    fn write_batch(&self, mut next: impl FnMut() -> Result<Option<Encoded>>) -> Result<()> {
+        let gather = GATHER_BYTES.min(index(self.shape.zone_bytes / 8));
+        self.table_room(len_u32(gather))?;
+        let mut gathered: Vec<Encoded> = Vec::new();
+        while gathered.iter().map(|encoded| encoded.bytes.len()).sum::<usize>() < gather {
+            match next() {
+                Ok(Some(encoded)) => gathered.push(encoded),
+                Ok(None) => break,
+                Err(error) => {
+                    let mut core = self.core.lock();
+                    for encoded in &gathered {
+                        core.state.give_back(encoded.key, encoded.before);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        if let Some(room) = self.write_encoded(&gathered)? {
+            self.table_room(room)?;
+        }
+        Ok(())
     }
 
     fn next_section(&self, before: Lsn, forced: Option<SectionKey>) -> Result<Option<Encoded>> {
@@ -446,15 +473,6 @@ impl Inner {
             self.write_directory(false)?;
         }
         self.checkpoint_to(Lsn(0), clean)
-    }
-
-    /// Writes a section's image anew, so that the zone that holds parts of it can be freed.
-    pub(crate) fn rewrite_section(&self, key: SectionKey) -> Result<()> {
-        while let Some(encoded) = self.next_section(Lsn(0), Some(key))? {
-            let Some(room) = self.write_encoded(&[encoded])? else { break };
-            self.table_room(room)?;
-        }
-        Ok(())
     }
 }
 

@@ -16,15 +16,17 @@ use crate::fold::FOLD_STEP;
 use crate::format::records::Record;
 use crate::planted::{self, Bug};
 use crate::shape::RESERVE_ZONES;
-use crate::state::SectionKey;
 use crate::types::{Lsn, index, len_u32, len_u64};
 use crate::zones::Holds;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// So many rounds of cleaning in a row may gain nothing.
 const FRUITLESS_MAX: u32 = 32;
 /// Writing tables again takes a zone for each copy, and records of that.
 const TABLES_NEED: usize = 4;
+/// At most so many zones of tables are emptied at once.
+const TABLES_AT_ONCE: usize = 8;
 /// Draining lists and snapshots leaves so many zones to the cleaner, who makes more out of what is drained.
 const DRAIN_LEAVES: usize = 6;
 /// When so many dead zones wait for a root, one is written although there are others to be freed.
@@ -235,7 +237,7 @@ impl Inner {
 
     /// Table zones that are mostly dead are emptied by writing what lives in them again.
     fn clean_tables(&self) -> Result<bool> {
-        let keys: Vec<SectionKey> = {
+        let keys = {
             let mut core = self.core.lock();
             let tables = core.state.table_bytes();
             let zones: Vec<u32> = (0..self.shape.zones)
@@ -257,15 +259,32 @@ impl Inner {
             if zones.len() <= 4 || held < (live * 2).max(enough) {
                 return Ok(false);
             }
-            let emptiest = zones.iter().min_by_key(|zone| tables[zone]);
-            let Some(zone) = emptiest else { return Ok(false) };
-            core.state.touch_pages_in(*zone);
-            core.state.sections_in(*zone)
+            // The emptiest, several at once if all that lives in them fits in half a zone: the fewer objects a zone
+            // holds, the more zones they pin.
+            let mut zones: Vec<(u64, u32)> = zones.into_iter().map(|zone| (tables[&zone], zone)).collect();
+            zones.sort_unstable();
+            if !core.unreadable.is_empty() {
+                zones
+                    .retain(|(_, zone)| !core.state.sections_in(*zone).iter().any(|key| core.unreadable.contains(key)));
+            }
+            let mut moved = 0;
+            let few = zones.iter().enumerate().take(TABLES_AT_ONCE).take_while(|(n, (live, _))| {
+                moved += live;
+                *n == 0 || moved <= u64::from(self.shape.zone_bytes / 2)
+            });
+            let few: Vec<u32> = few.map(|(_, (_, zone))| *zone).collect();
+            if few.is_empty() {
+                return Ok(false);
+            }
+            let mut keys = BTreeSet::new();
+            for zone in few {
+                core.state.touch_pages_in(zone);
+                keys.extend(core.state.sections_in(zone));
+            }
+            keys
         };
         crate::mark("tables: cleaned");
-        for key in keys {
-            self.rewrite_section(key)?;
-        }
+        self.rewrite_sections(keys)?;
         self.checkpoint_to(Lsn(0), false)?;
         Ok(true)
     }

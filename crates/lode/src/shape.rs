@@ -15,8 +15,6 @@ pub(crate) const FILLING_ZONES: u32 = 10;
 pub const SMALLEST_ZONES: u32 = 40;
 /// What a stored block is charged beyond its bytes: its records (twice) and its entries in the tables (R27).
 pub(crate) const BLOCK_CHARGE: u64 = 128;
-/// What a list, a layer or a snapshot is charged: its record, its sections and their entries, in two copies.
-pub(crate) const LIST_CHARGE: u64 = 1024;
 /// The smallest zone: roots, directory pages and footers must fit.
 pub(crate) const ZONE_BYTES_MIN: u32 = 2048;
 
@@ -98,6 +96,12 @@ impl Shape {
             // Each with a second record, of what a snapshot sees.
             direct_blocks: ((batch_bytes - head) / 2 / 96).clamp(1, 16),
         })
+    }
+
+    /// What a list, a layer or a snapshot is charged: its record, its sections and their entries, in two copies. Where
+    /// zones are tiny, pages of tables hold few of them, and each is padded.
+    pub fn list_charge(&self) -> u64 {
+        1024 + u64::from(8 * self.align / self.lists_per_page)
     }
 
     /// Bytes of the whole image.

@@ -18,6 +18,7 @@ mod raw;
 mod read;
 mod report;
 mod scratch;
+mod snapshots;
 mod stall;
 mod subject;
 mod unit;
@@ -31,7 +32,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 /// The benches, in the order in which all of them run.
-pub const NAMES: [&str; 15] = [
+pub const NAMES: [&str; 18] = [
     "fill",
     "commit1",
     "commit1x4",
@@ -47,6 +48,9 @@ pub const NAMES: [&str; 15] = [
     "stall",
     "compress",
     "nbd",
+    "snapshot",
+    "after-snapshot",
+    "snapshots-1000",
 ];
 
 /// How to measure.
@@ -86,6 +90,9 @@ pub fn run(name: &str, settings: &Settings) -> Result<Report> {
         "stall" => stall::run(settings),
         "compress" => compress::run(settings),
         "nbd" => nbd::run(settings),
+        "snapshot" => snapshots::take_one(settings),
+        "after-snapshot" => snapshots::after(settings),
+        "snapshots-1000" => snapshots::thousand(settings),
         _ => Err(Failure::usage(format!("bench: expected one of {}, found {name:?}", NAMES.join(", ")))),
     }
 }

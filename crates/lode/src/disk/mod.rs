@@ -26,7 +26,7 @@ use crate::log::side::Side;
 use crate::log::writer::Writer;
 use crate::roots::RootCursor;
 use crate::shape::Shape;
-use crate::state::State;
+use crate::state::{SectionKey, State};
 use crate::types::{ListId, Location, Lsn, UnitId};
 use lode_media::Medium;
 use options::{Counters, OpenOptions};
@@ -114,6 +114,8 @@ pub(crate) struct Core {
     pub freeing: Vec<(Lsn, u32)>,
     /// Deleted lists whose map cannot be read: their space comes back when it can be, in another opening.
     pub undrained: BTreeSet<ListId>,
+    /// Sections of tables that cannot be read as a whole: the zones that hold them are not emptied.
+    pub unreadable: BTreeSet<SectionKey>,
     /// The newest failure of work in the background, for reports.
     pub keeper_error: Option<Error>,
     pub effort: Effort,
@@ -207,7 +209,7 @@ impl Core {
     pub fn promised(&self) -> u64 {
         let folding = self.state.fold.as_ref().map_or(0, |fold| fold.reserved);
         let stored = self.state.zones.live + self.state.zones.blocks * crate::shape::BLOCK_CHARGE;
-        let lists = crate::types::len_u64(self.state.lists.len()) * crate::shape::LIST_CHARGE;
+        let lists = crate::types::len_u64(self.state.lists.len()) * self.state.shape.list_charge();
         stored + lists + self.reserves(self.reserved) + folding
     }
 

@@ -348,6 +348,7 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         rounds: 0,
         freeing: Vec::new(),
         undrained: BTreeSet::new(),
+        unreadable: BTreeSet::new(),
         keeper_error: None,
         loading: 0,
         trim: crate::disk::load::Trim::new(),

@@ -6,7 +6,7 @@ use super::space::Claim;
 use super::volumes::{LIST_RECORD, check_name};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::records::{Compression, Freed, ListMeta, ListState, Record};
-use crate::shape::{BLOCK_CHARGE, LIST_CHARGE};
+use crate::shape::BLOCK_CHARGE;
 use crate::state::Kept;
 use crate::types::{ListId, Lsn, SnapshotId, len_u32};
 use std::collections::BTreeMap;
@@ -39,8 +39,8 @@ impl Inner {
             }
             // Holes may be seen from now on where units write.
             let holes = if core.state.versions.is_empty() { core.reserved.blocks * BLOCK_CHARGE } else { 0 };
-            if !core.promises(holes + LIST_CHARGE) {
-                return Err(self.full(core, holes + LIST_CHARGE));
+            if !core.promises(holes + self.shape.list_charge()) {
+                return Err(self.full(core, holes + self.shape.list_charge()));
             }
             let mut members = Vec::new();
             for volume in &options.volumes {
@@ -110,8 +110,8 @@ impl Inner {
     pub(crate) fn make_layer(&self, list: ListId, claim: Claim) -> Result<()> {
         self.with_room(0, LIST_RECORD, Claim::Urgent, |core| {
             let Some((snapshot, None)) = core.state.keeper_of(list) else { return Ok(()) };
-            if claim == Claim::Data && !core.promises(LIST_CHARGE) {
-                return Err(self.full(core, LIST_CHARGE));
+            if claim == Claim::Data && !core.promises(self.shape.list_charge()) {
+                return Err(self.full(core, self.shape.list_charge()));
             }
             let meta = core.state.lists[&list].meta.clone();
             let layer = ListId(core.state.next_list);

@@ -6,7 +6,7 @@ use super::put::Again;
 use super::space::Claim;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::records::{ListMeta, ListState, NAME_BYTES_MAX, Record};
-use crate::shape::{LIST_CHARGE, Shape};
+use crate::shape::Shape;
 use crate::types::{BLOCK_BYTES_MIN, ListId, Lsn, SnapshotId, len_u64};
 use crate::unit::Unit;
 use crate::volume::Volume;
@@ -68,8 +68,8 @@ impl Inner {
             if core.state.names.contains_key(name) {
                 return Err(Error::new(ErrorKind::Exists, format!("there is a volume named {name} already")));
             }
-            if !core.promises(LIST_CHARGE) {
-                return Err(self.full(core, LIST_CHARGE));
+            if !core.promises(self.shape.list_charge()) {
+                return Err(self.full(core, self.shape.list_charge()));
             }
             let list = ListId(core.state.next_list);
             core.write_record(&Record::List(ListMeta {

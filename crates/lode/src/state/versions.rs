@@ -154,6 +154,17 @@ impl State {
         Ok(Some(Kept { layer, block, place, checksum }))
     }
 
+    /// The layers that hold what changed between two snapshots of a list, or a snapshot and now; and the first block of
+    /// those that were cut off, or did not exist yet, at some time between.
+    pub fn layers_between(&self, list: ListId, from: SnapshotId, to: Option<SnapshotId>) -> (Vec<ListId>, u64) {
+        let to = to.unwrap_or(SnapshotId(u32::MAX));
+        let between = self.versions.layers.range((list, from)..(list, to)).map(|(_, layer)| *layer);
+        let layers: Vec<ListId> = between.collect();
+        let cuts = layers.iter().filter_map(|layer| self.lists.get(layer)).map(|layer| layer.meta.cut);
+        let cut = cuts.min().unwrap_or(u64::MAX);
+        (layers, cut)
+    }
+
     /// What a list is called towards people: what only snapshots see is named after the newest of them.
     pub fn label(&self, list: ListId) -> String {
         let Some(meta) = self.lists.get(&list).map(|list| &list.meta) else { return format!("list {}", list.0) };

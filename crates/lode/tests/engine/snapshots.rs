@@ -232,3 +232,45 @@ fn a_disk_that_snapshots_have_filled_gives_back_their_space() {
     disk.close().unwrap();
     sound(medium);
 }
+
+#[test]
+fn changes_are_told_from_the_tables_and_a_volume_is_rolled_back() {
+    let medium = medium(96, 64 << 10, 512);
+    let disk = Disk::open(medium.clone(), &quiet()).unwrap();
+    let volume = create(&disk, "v", 16);
+    volume.write_at(0, &[1; 8 * 512]).unwrap();
+    take(&disk, "one");
+    let at = |name: &str| disk.volume(&format!("v@{name}")).unwrap();
+    assert_eq!(volume.changes_since(&at("one")).unwrap(), []);
+    volume.write_at(2 * BLOCK, &stamp(2)).unwrap();
+    volume.discard(3 * BLOCK, BLOCK).unwrap();
+    volume.write_at(9 * BLOCK, &stamp(2)).unwrap();
+    take(&disk, "two");
+    volume.write_at(5 * BLOCK, &stamp(3)).unwrap();
+    let blocks = |ranges: Vec<std::ops::Range<u64>>| -> Vec<std::ops::Range<u64>> {
+        ranges.into_iter().map(|range| range.start / BLOCK..range.end / BLOCK).collect()
+    };
+    assert_eq!(blocks(at("two").changes_since(&at("one")).unwrap()), [2..4, 9..10]);
+    assert_eq!(blocks(volume.changes_since(&at("two")).unwrap()), vec![std::ops::Range { start: 5, end: 6 }]);
+    assert_eq!(blocks(volume.changes_since(&at("one")).unwrap()), [2..4, 5..6, 9..10]);
+    assert_eq!(at("one").changes_since(&at("two")).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(volume.changes_since(&volume).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    disk.resize_volume("v", 4 * BLOCK).unwrap();
+    disk.resize_volume("v", 20 * BLOCK).unwrap();
+    volume.write_at(19 * BLOCK, &stamp(4)).unwrap();
+    // What is a hole in both has not changed.
+    assert_eq!(blocks(volume.changes_since(&at("two")).unwrap()), [4..8, 9..10, 16..20]);
+
+    for (name, expected) in [
+        ("two", [1, 1, 2, 0, 1, 1, 1, 1, 0, 2, 0, 0, 0, 0, 0, 0]),
+        ("one", [1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0]),
+    ] {
+        volume.roll_back(&at(name)).unwrap();
+        assert_eq!(turns(&volume), expected, "{name}");
+        assert_eq!(turns(&at(name)), expected, "{name}");
+    }
+    assert_eq!(turns(&at("two")), [1, 1, 2, 0, 1, 1, 1, 1, 0, 2, 0, 0, 0, 0, 0, 0]);
+    disk.flush(Survive::Power).unwrap();
+    drop((volume, disk));
+    sound(medium);
+}
