@@ -1,6 +1,8 @@
 //! What can be typed.
 
-use crate::commands::{bench, check, create, export, import, info, inspect, repair, scrub, serve, snapshot, volume};
+use crate::commands::{
+    bench, check, create, diff, export, import, info, inspect, repair, scrub, serve, snapshot, volume,
+};
 use clap::{Parser, Subcommand};
 
 const LONG: &str = "\
@@ -8,7 +10,7 @@ A logical disk in a file or on a block device: it takes any group of writes as o
 
 A DISK holds volumes. A volume is served to any NBD client, filled from a file as one unit, and read
 back out. A command that succeeds is durable: it survives a power cut. `info`, `check`, `scrub`,
-`inspect` and `export` never write to the disk.";
+`inspect`, `diff` and `export` never write to the disk.";
 
 const AFTER: &str = "\
 Examples:
@@ -49,9 +51,11 @@ pub enum Command {
     /// Create, list, resize or delete volumes
     #[command(subcommand)]
     Volume(volume::Command),
-    /// Take, list or delete snapshots
+    /// Take, list or delete snapshots, or go back to one
     #[command(subcommand)]
     Snapshot(snapshot::Command),
+    /// Show what changed since a snapshot
+    Diff(diff::Arguments),
     /// Show a disk's sizes
     Info(info::Arguments),
     /// Verify the structure of a disk from its medium alone

@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod check;
 pub mod create;
+pub mod diff;
 pub mod export;
 pub mod import;
 pub mod info;
@@ -22,6 +23,7 @@ pub fn run(command: Command) -> Result<Code> {
         Command::Create(arguments) => create::run(&arguments),
         Command::Volume(command) => volume::run(&command),
         Command::Snapshot(command) => snapshot::run(&command),
+        Command::Diff(arguments) => diff::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Scrub(arguments) => scrub::run(&arguments),

@@ -1,4 +1,4 @@
-//! `lode snapshot`: take, list and delete snapshots.
+//! `lode snapshot`: take, list and delete snapshots, and go back to one.
 
 use super::volume::change;
 use crate::failure::{Code, Result};
@@ -15,6 +15,7 @@ Examples:
   lode snapshot create disk.lode before-upgrade --volume data
   lode snapshot list disk.lode
   lode export disk.lode data@monday monday.raw
+  lode snapshot rollback disk.lode monday --volume data
   lode snapshot delete disk.lode monday
 
 A snapshot is taken at one instant and takes no time, however large the disk is. It is read-only:
@@ -44,6 +45,16 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Make a volume what it was in a snapshot, all or nothing
+    Rollback {
+        /// The disk
+        disk: PathBuf,
+        /// The snapshot
+        name: String,
+        /// The volume
+        #[arg(long, value_name = "NAME")]
+        volume: String,
+    },
     /// Delete a snapshot; what only it holds is given back
     Delete {
         /// The disk
@@ -62,6 +73,9 @@ pub fn run(command: &Command) -> Result<Code> {
             let options = SnapshotOptions { volumes: volume.clone(), made };
             change(disk, |disk| Ok(disk.take_snapshot(name, &options).map(drop)?))
         }
+        Command::Rollback { disk, name, volume } => change(disk, |disk| {
+            Ok(disk.volume(volume)?.roll_back(&disk.volume(&format!("{volume}@{name}"))?).map(drop)?)
+        }),
         Command::Delete { disk, name } => change(disk, |disk| Ok(disk.delete_snapshot(name).map(drop)?)),
         Command::List { disk, json } => list(disk, *json),
     }

@@ -42,6 +42,31 @@ fn a_snapshot_is_exported_and_served_as_it_was() {
 }
 
 #[test]
+fn what_changed_since_a_snapshot_is_told_and_taken_back() {
+    let scratch = Scratch::new();
+    let disk = scratch.disk("256MiB");
+    let (old, new) = (scratch.file("old", 4 << 20, 1), scratch.path("new"));
+    good(lode(&["import"]).arg(&disk).arg("data").arg(&old));
+    good(lode(&["snapshot", "create"]).arg(&disk).arg("a"));
+    assert_eq!(json(lode(&["diff", "--json"]).arg(&disk).args(["data", "a"])), serde_json::json!([]));
+    let socket = scratch.socket();
+    let serving = Serving::start(&disk, &socket.0, &[]);
+    let writes = ["-c", "write -P 7 64k 8k", "-c", "discard 1M 4k", "-c", "flush"];
+    good(tool("qemu-io", "qemu-utils").args(["-f", "raw"]).args(writes).arg(serving.uri("data")));
+    serving.stop();
+    good(lode(&["snapshot", "create"]).arg(&disk).arg("b"));
+    let expected = serde_json::json!([{"offset": 65536, "bytes": 8192}, {"offset": 1 << 20, "bytes": 4096}]);
+    assert_eq!(json(lode(&["diff", "--json"]).arg(&disk).args(["data", "a"])), expected);
+    assert_eq!(json(lode(&["diff", "--json"]).arg(&disk).args(["data", "a", "b"])), expected);
+    assert!(good(lode(&["diff"]).arg(&disk).args(["data", "a"])).contains("12 KiB in 2 ranges"));
+    assert!(bad(lode(&["diff"]).arg(&disk).args(["data", "b", "a"]), 2).contains("older snapshot"));
+    good(lode(&["snapshot", "rollback"]).arg(&disk).args(["a", "--volume", "data"]));
+    good(lode(&["export"]).arg(&disk).arg("data").arg(&new));
+    same(&old, &new);
+    sound(&disk);
+}
+
+#[test]
 fn names_of_snapshots_that_make_no_sense_are_refused() {
     let scratch = Scratch::new();
     let disk = scratch.disk("256MiB");
