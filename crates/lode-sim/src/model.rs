@@ -319,6 +319,20 @@ impl Model {
         self.push(state);
     }
 
+    /// The volume as a snapshot has it, if it is the same volume still.
+    pub fn volume_at(&self, snapshot: &str, name: &str) -> Option<&Arc<VolumeState>> {
+        let then = self.now().snapshots.get(snapshot)?.get(name)?;
+        self.volume(name).filter(|now| now.generation == then.generation).map(|_| then)
+    }
+
+    /// Makes a volume what a snapshot has.
+    pub fn roll_back(&mut self, snapshot: &str, name: &str) {
+        let then = Arc::clone(self.volume_at(snapshot, name).expect("the model is only asked for what it has"));
+        let mut state = State::clone(self.now());
+        state.volumes.insert(name.to_owned(), then);
+        self.push(state);
+    }
+
     /// Deletes a snapshot.
     pub fn delete_snapshot(&mut self, name: &str) {
         let mut state = State::clone(self.now());

@@ -359,6 +359,7 @@ impl<'a> Run<'a> {
             Op::FillUp(volume) => self.fill_up(*volume, at),
             Op::TakeSnapshot(snapshot, of) => self.take_snapshot(*snapshot, *of),
             Op::DeleteSnapshot(snapshot) => self.delete_snapshot(*snapshot),
+            Op::RollBack(snapshot, volume) => self.roll_back(*snapshot, *volume),
             unit_op => self.in_unit(unit_op, at),
         }
     }

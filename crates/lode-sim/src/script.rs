@@ -93,6 +93,8 @@ pub enum Op {
     TakeSnapshot(u8, Option<VolumeNumber>),
     /// Deletes a snapshot.
     DeleteSnapshot(u8),
+    /// Asks what of a volume changed since a snapshot, and goes back to it.
+    RollBack(u8, VolumeNumber),
 }
 
 /// The name of a volume.

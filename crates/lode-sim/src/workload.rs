@@ -98,16 +98,26 @@ fn random(id: ScriptId) -> Script {
 struct Snapshots {
     rng: Rng,
     percent: u32,
+    /// Drawn by itself again: going back to one of them.
+    back: Rng,
+    back_percent: u32,
 }
 
 impl Snapshots {
     fn draw(seed: u64) -> Self {
         let mut rng = Rng::new(mix(seed, 0x534e_4150));
         let percent = *rng.pick(&[0, 0, 0, 3, 6, 12]);
-        Snapshots { rng, percent }
+        let mut back = Rng::new(mix(seed, 0x4241_472d));
+        let back_percent = *back.pick(&[0, 0, 4, 8]);
+        Snapshots { rng, percent, back, back_percent }
     }
 
     fn next(&mut self, draw: &mut Draw) {
+        if self.percent > 0 && self.back_percent > 0 && self.back.percent(self.back_percent.into()) {
+            let (number, volume) = (self.back.below(4), self.back.below(4));
+            let small = |number| u8::try_from(number).expect("small");
+            draw.push(Op::RollBack(small(number), small(volume)));
+        }
         if self.percent == 0 || !self.rng.percent(self.percent.into()) {
             return;
         }
@@ -318,6 +328,11 @@ fn track(model: &mut Model, op: &Op) {
             model.take_snapshot(&snapshot_name(*snapshot), &of);
         }
         Op::DeleteSnapshot(snapshot) => model.delete_snapshot(&snapshot_name(*snapshot)),
+        Op::RollBack(snapshot, volume)
+            if model.volume_at(&snapshot_name(*snapshot), &volume_name(*volume)).is_some() =>
+        {
+            model.roll_back(&snapshot_name(*snapshot), &volume_name(*volume));
+        }
         Op::Reopen | Op::Kill => {
             for unit in model.units() {
                 model.abort(unit);

@@ -26,6 +26,32 @@ impl Run<'_> {
         Ok(())
     }
 
+    pub(super) fn roll_back(&mut self, number: u8, volume: VolumeNumber) -> Step {
+        let (snapshot, name) = (snapshot_name(number), volume_name(volume));
+        let Some(then) = self.model.volume_at(&snapshot, &name).cloned() else { return Ok(()) };
+        if self.model.shadowed(&name) {
+            return Ok(()); // What a unit holds of a block that is cut inside is not modelled.
+        }
+        let (Some(volume), Some(now)) = (self.volume(volume)?, self.model.volume(&name).cloned()) else {
+            return Ok(());
+        };
+        let note = self.begin_call();
+        let seen = self.open_disk().volume_at(&snapshot, &name);
+        let seen = seen.map_err(|error| self.refused("finding a volume in a snapshot", error))?;
+        let changes = volume.changes_since(&seen).map_err(|error| self.refused("asking for changes", error))?;
+        let size = u64::from(now.block_bytes);
+        let differs = |block: &u64| now.block(*block) != then.block(*block);
+        for block in (0..now.blocks().max(then.blocks())).filter(differs) {
+            if !changes.iter().any(|range| range.contains(&(block * size))) {
+                return Err(Stop::Finding(format!("{name} block {block} changed since {snapshot}, found {changes:?}")));
+            }
+        }
+        let result = volume.roll_back(&seen);
+        self.tolerable(result, "rolling back", |model| model.roll_back(&snapshot, &name))?;
+        self.end_call(note);
+        Ok(())
+    }
+
     pub(super) fn delete_snapshot(&mut self, number: u8) -> Step {
         let name = snapshot_name(number);
         if !self.model.now().snapshots.contains_key(&name) {
