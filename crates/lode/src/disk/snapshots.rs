@@ -163,9 +163,8 @@ impl Inner {
             return self.merge_step(layer, into).map(|()| true);
         }
         if let Some(record) = record {
-            self.with_room(0, LIST_RECORD + len_u32(MEMBERS_MAX) * 4, Claim::Keeper, |core| {
-                core.write_record(&record)
-            })?;
+            let room = if let Record::List(meta) = &record { room_of(meta) } else { LIST_RECORD };
+            self.with_room(0, room, Claim::Keeper, |core| core.write_record(&record))?;
         }
         Ok(true)
     }

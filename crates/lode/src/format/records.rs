@@ -277,7 +277,7 @@ impl ListMeta {
     pub fn decode(cursor: &mut Cursor<'_>) -> Option<ListMeta> {
         let fixed = List::decode(cursor.take(List::SIZE)?);
         let name = cursor.take(usize::try_from(fixed.name).ok().filter(|&len| len <= NAME_BYTES_MAX)?)?;
-        if !(6..=16).contains(&fixed.block_shift) {
+        if !(6..=16).contains(&fixed.block_shift) || fixed.list == u32::MAX {
             return None;
         }
         let mut members = Vec::new();

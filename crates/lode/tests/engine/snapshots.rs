@@ -274,3 +274,28 @@ fn changes_are_told_from_the_tables_and_a_volume_is_rolled_back() {
     drop((volume, disk));
     sound(medium);
 }
+
+/// The records of a snapshot fit where batches are smallest.
+#[test]
+fn snapshots_come_and_go_on_the_smallest_zones() {
+    let medium = medium(96, 2048, 64);
+    let disk = Disk::open(medium.clone(), &quiet()).unwrap();
+    let options = VolumeOptions { bytes: 1024, block_bytes: 64, ..Default::default() };
+    let volume = disk.create_volume("v", &options).unwrap();
+    for turn in 0..3 {
+        volume.write_at(0, &[turn; 64]).unwrap();
+        take(&disk, &format!("s{turn}"));
+    }
+    volume.write_at(0, &[9; 64]).unwrap();
+    for turn in [1, 0, 2] {
+        let mut read = [0; 64];
+        disk.volume(&format!("v@s{turn}")).unwrap().read_at(0, &mut read).unwrap();
+        assert_eq!(read, [turn; 64]);
+        disk.delete_snapshot(&format!("s{turn}")).unwrap();
+    }
+    while disk.maintain().unwrap() {}
+    assert_eq!(disk.info().unwrap().blocks, 1);
+    drop(volume);
+    disk.close().unwrap();
+    sound(medium);
+}
