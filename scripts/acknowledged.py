@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A client that knows exactly what was acknowledged, and checks that it is there.
 
-acknowledged.py write URI FILE   writes stamped blocks until the server is gone, then writes FILE
+acknowledged.py write URI FILE   writes stamped blocks until the server is gone, then writes FILE;
+                                 makes FILE.started once a good many writes have been acknowledged
 acknowledged.py check URI FILE   reads every block that FILE tells of
 
 Each block holds its number and a stamp that grows. A block must hold the stamp acknowledged last, or
@@ -15,6 +16,7 @@ import nbd
 
 BLOCK = 4096
 BLOCKS = 4096
+STARTED = 64
 
 
 def content(block, stamp):
@@ -35,13 +37,15 @@ def write(uri, path):
             handle.pwrite(content(block, stamp), block * BLOCK, flags)
             acknowledged[block] = stamp
             durable += flags != 0
+            if stamp == STARTED:
+                open(path + ".started", "w").close()
     except nbd.Error:
         pass
     with open(path, "w") as file:
         json.dump({"sent": sent, "acknowledged": acknowledged}, file)
     print(f"   {stamp - 1} writes were acknowledged ({durable} of them with FUA), then the server was gone")
-    if stamp < 2:
-        sys.exit("expected some writes to be acknowledged")
+    if stamp <= STARTED:
+        sys.exit(f"expected at least {STARTED} writes to be acknowledged")
 
 
 def check(uri, path):

@@ -169,7 +169,11 @@ nbdcopy second.ext4 "$(uri copy)" >/dev/null 2>&1 &
 copy=$!
 "$python" "$root/scripts/acknowledged.py" write "$(uri log)" acknowledged.json &
 client=$!
-sleep 0.5
+until [ -e acknowledged.json.started ]; do
+    kill -0 $client 2>/dev/null || fail "the second client ended before its writes were acknowledged"
+    sleep 0.05
+done
+sleep 0.3
 kill_server
 if wait $copy 2>/dev/null; then note "(nbdcopy was done before the kill)"; fi
 copy=''
