@@ -107,6 +107,10 @@ pub const ELSEWHERE: &[(&str, &str)] = &[
     ("space: root written in the middle of a checkpoint", "the reserve is larger than what one checkpoint takes"),
     ("space: zone for tables freed on demand", "the reserve is larger than what one checkpoint takes"),
     (
+        "space: dead zones looked through in the middle of a checkpoint",
+        "the reserve is larger than what one checkpoint takes",
+    ),
+    (
         "unit: a block of a large commit changed while it was prepared",
         "needs two threads at one moment: a race, not a branch that a seed reaches",
     ),

@@ -215,28 +215,7 @@ impl Inner {
         for zone in &victims {
             let zone = *zone;
             payer.done(1, victims.len(), READING);
-            let Some(owners) = self.owners(zone)? else {
-                self.set_aside(zone);
-                continue;
-            };
-            let Ok(alive) = self.alive_of(owners) else {
-                self.set_aside(zone); // The map of one of its blocks cannot be read.
-                continue;
-            };
-            let found: u32 = alive.iter().map(|owner| owner.place.footprint()).sum();
-            let now = {
-                let core = self.core.lock();
-                if core.state.fold.is_some() {
-                    continue; // A large commit came in between: what it freed is not counted as dead yet.
-                }
-                let zone = core.state.zones.get(zone);
-                zone.live + zone.shadow
-            };
-            if found < now {
-                // Blocks live here that no readable batch names.
-                self.set_aside(zone);
-                continue;
-            }
+            let Some(alive) = self.alive_in(zone)? else { continue };
             let places: Vec<(Location, u32)> = alive.iter().map(|owner| (owner.place, owner.checksum)).collect();
             let mut whole = true;
             let mut read = Vec::with_capacity(alive.len());
@@ -256,9 +235,61 @@ impl Inner {
         }
         survivors.sort_by_key(|(owner, _)| (owner.list, owner.block));
         self.move_survivors(&survivors, &mut payer)?;
+        Ok(self.note_dead(cleaned))
+    }
+
+    /// What is alive in a zone, by what its batches name. `None`: it cannot be cleaned now, or is set aside.
+    fn alive_in(&self, zone: u32) -> Result<Option<Vec<Owner>>> {
+        let Some(owners) = self.owners(zone)? else {
+            self.set_aside(zone);
+            return Ok(None);
+        };
+        let Ok(alive) = self.alive_of(owners) else {
+            self.set_aside(zone); // The map of one of its blocks cannot be read.
+            return Ok(None);
+        };
+        let found: u32 = alive.iter().map(|owner| owner.place.footprint()).sum();
+        let now = {
+            let core = self.core.lock();
+            if core.state.fold.is_some() {
+                return Ok(None); // A large commit came in between: what it freed is not counted as dead yet.
+            }
+            let zone = core.state.zones.get(zone);
+            zone.live + zone.shadow
+        };
+        if found < now {
+            // Blocks live here that no readable batch names.
+            self.set_aside(zone);
+            return Ok(None);
+        }
+        Ok(Some(alive))
+    }
+
+    /// Looks up the blocks of zones that are dead by their counts: a round of cleaning that takes no zone.
+    pub(crate) fn verify_dead(&self) -> Result<bool> {
+        self.fold_all();
+        let mut dead = {
+            let core = self.core.lock();
+            let mut victims = core.victims(self.shape.zone_bytes);
+            victims.retain(|zone| core.state.zones.get(*zone).live + core.state.zones.get(*zone).shadow == 0);
+            victims
+        };
+        let mut failed = None;
+        dead.retain(|zone| match self.alive_in(*zone) {
+            Ok(alive) => alive.is_some_and(|alive| alive.is_empty()),
+            Err(error) => {
+                failed = Some(error);
+                false
+            }
+        });
+        failed.map_or_else(|| Ok(self.note_dead(dead)), Err)
+    }
+
+    /// Every block in these zones was looked up, or moved elsewhere. True: some are dead now.
+    fn note_dead(&self, zones: Vec<u32>) -> bool {
         let mut core = self.core.lock();
         let mut gained = false;
-        for zone in cleaned {
+        for zone in zones {
             let state = core.state.zones.get(zone);
             if state.live == 0 && state.shadow == 0 && !state.open {
                 core.verified.insert(zone);
@@ -266,7 +297,7 @@ impl Inner {
                 gained = true;
             }
         }
-        Ok(gained)
+        gained
     }
 
     fn move_survivors(&self, survivors: &[(Owner, Vec<u8>)], payer: &mut Payer<'_>) -> Result<()> {

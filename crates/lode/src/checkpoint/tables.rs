@@ -83,7 +83,16 @@ impl Inner {
 
     /// As `free_dead`, in the middle of a checkpoint: only what is written already can be made to count.
     fn free_dead_within(&self) -> Result<()> {
-        if self.free_dead_by_flush()? || !self.core.lock().state.directory.dirty.is_empty() {
+        if self.free_dead_by_flush()? {
+            return Ok(());
+        }
+        if self.verify_dead()? {
+            crate::mark("space: dead zones looked through in the middle of a checkpoint");
+            if self.free_dead_by_flush()? {
+                return Ok(());
+            }
+        }
+        if !self.core.lock().state.directory.dirty.is_empty() {
             return Ok(());
         }
         crate::mark("space: root written in the middle of a checkpoint");
