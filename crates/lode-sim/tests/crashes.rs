@@ -103,6 +103,8 @@ fn what_was_found_stays_fixed() {
         "f43804649688376",
         // Tables found no zone while many were dead and only not looked through.
         "r118859355385388",
+        // A footer that is lost was put back at the very end of the log, where the next opening could not do so.
+        "f24628955007417",
     ] {
         let words: Replay = found.parse().expect("a replay");
         replay(&words, &Settings::of(words.script)).unwrap_or_else(|finding| panic!("{found}: {}", finding.words));

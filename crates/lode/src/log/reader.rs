@@ -26,6 +26,13 @@ pub(crate) struct Batch {
     pub next: [u32; 2],
 }
 
+impl Batch {
+    /// A footer that is lost, and known by the segment that follows it.
+    pub fn is_put_back(&self) -> bool {
+        self.kind == BatchKind::Footer && self.total == 0
+    }
+}
+
 /// One segment as read. See the file's head.
 #[derive(Default)]
 pub(crate) struct Scanned {

@@ -332,9 +332,14 @@ pub(super) fn read_log(reader: &Reader<'_>, root: &RootImage) -> Result<ReadLog>
             physical.0
         ))
     });
-    // An operation that goes on behind the end does not count.
-    while batches.last().is_some_and(|(_, _, batch)| batch.continues) {
-        crate::mark("recovery: operation without its end dropped");
+    // An operation that goes on behind the end does not count; nor does a footer that was only put back, since the next
+    // opening could not put it back.
+    while let Some((_, _, batch)) = batches.last() {
+        if batch.continues {
+            crate::mark("recovery: operation without its end dropped");
+        } else if !batch.is_put_back() {
+            break;
+        }
         batches.pop();
     }
     let end = batches.last().map_or(Sequence(start), |(_, _, batch)| batch.sequence.next());
