@@ -205,13 +205,12 @@ impl Unit {
         }
         let holes: u64 =
             self.hole_ranges().into_iter().map(|(list, first, end)| disk.discard_bytes(list, first, end)).sum();
-        records += holes;
         let group = (shape.batch_bytes - shape.head) / 4;
         let most = u64::from(shape.batch_bytes - shape.head) / 2;
-        if records + u64::from(data) <= most {
+        if records + holes + u64::from(data) <= most {
             Plan {
                 data,
-                records: u32::try_from(records).expect("less than a batch"),
+                records: u32::try_from(records + holes).expect("less than a batch"),
                 chained: false,
                 zones: 3,
                 group,
@@ -222,6 +221,8 @@ impl Unit {
             if snapshots {
                 records *= 2;
             }
+            // What snapshots see of them is counted in.
+            records += holes;
             // The records are written twice, and the end of each zone is lost.
             let per_zone = u64::from(shape.zone_bytes - shape.batch_bytes) / 2 - u64::from(shape.head);
             let zones = 4 + usize::try_from(records / per_zone.max(1)).expect("fewer than there are zones");
