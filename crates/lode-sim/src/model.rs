@@ -289,6 +289,11 @@ impl Model {
         self.history.push(Arc::new(state));
     }
 
+    /// Nothing happened, and the history has it once more.
+    pub fn stay(&mut self) {
+        self.push(State::clone(self.now()));
+    }
+
     /// A volume as committed.
     pub fn volume(&self, name: &str) -> Option<&Arc<VolumeState>> {
         self.now().volumes.get(name)

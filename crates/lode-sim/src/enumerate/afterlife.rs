@@ -122,11 +122,7 @@ fn change(disk: &Disk, model: &mut Model, script: &Script, salt: u64) -> lode::R
     };
     match result {
         Err(error) if error.kind() == ErrorKind::Full => {
-            // The state stays as it is: the history gets it once more.
-            let same = model.now().volumes.keys().next().cloned();
-            if let Some(name) = same {
-                model.discard(&name, 0, 0);
-            }
+            model.stay();
             Ok(())
         }
         result => result,
