@@ -3,6 +3,8 @@
 //! `check` recovers what the medium holds without writing, then builds the usage anew from the map: it does not believe
 //! the counts that the records kept (I4), nor that no two blocks share a place (I2).
 
+mod lists;
+
 use crate::disk::Inner;
 use crate::disk::open::Disk;
 use crate::disk::options::OpenOptions;
@@ -20,6 +22,8 @@ pub struct CheckReport {
     pub problems: Vec<String>,
     /// Lists, deleted ones that are not drained included.
     pub lists: u64,
+    /// Ordered lists, deleted ones that are not drained included.
+    pub ordered_lists: u64,
     /// Stored blocks.
     pub blocks: u64,
     /// Their bytes.
@@ -75,6 +79,7 @@ impl Disk {
         }
         report.last = disk.position();
         inner.check_map(&mut report)?;
+        inner.check_lists(&mut report);
         inner.check_tables(&mut report);
         Ok(report)
     }
@@ -89,7 +94,7 @@ impl Disk {
             while let Some(number) = inner.section_from(list, from) {
                 from = number + 1;
                 let mut blocks = inner.section_blocks(list, number)?;
-                blocks.retain(|(_, place, _)| *place != Location::HOLE);
+                blocks.retain(|(_, place, _)| !place.is_bare());
                 for chunk in blocks.chunks(64) {
                     let places: Vec<(Location, u32)> =
                         chunk.iter().map(|(_, place, checksum)| (*place, *checksum)).collect();
@@ -130,7 +135,7 @@ impl Inner {
         let mut places: Vec<(Location, ListId, u64)> = Vec::new();
         for list in self.all_lists() {
             report.lists += 1;
-            let (blocks, block_bytes, name, is_layer) = {
+            let (blocks, block_bytes, name, is_layer, is_table) = {
                 let core = self.core.lock();
                 let meta = &core.state.lists[&list].meta;
                 let is_layer = meta.state == ListState::Layer || meta.parent != ListId(0);
@@ -145,7 +150,7 @@ impl Inner {
                         ));
                     }
                 }
-                (meta.blocks(), meta.block_bytes(), meta.name.clone(), is_layer)
+                (meta.blocks(), meta.block_bytes(), core.state.label(list), is_layer, meta.form.is_table())
             };
             let mut from = 0;
             while let Some(number) = self.section_from(list, from) {
@@ -160,9 +165,14 @@ impl Inner {
                     if block >= blocks {
                         report.problems.push(format!("{name} block {block}: expected only blocks below {blocks} (I1)"));
                     }
-                    if place == Location::HOLE && is_layer {
+                    if (place == Location::HOLE && is_layer) || (place.as_neighbours().is_some() && is_table) {
                         usage[0].1 += 1;
                         continue;
+                    }
+                    if is_table {
+                        report
+                            .problems
+                            .push(format!("{name} row {block}: expected neighbours, found a place: {place:?}"));
                     }
                     if place.stored() > block_bytes || place.kind().is_none() {
                         report.problems.push(format!(

@@ -312,7 +312,7 @@ impl Inner {
             let next = core.state.draining.difference(&core.undrained).next();
             let Some(list) = next.copied() else {
                 drop(core);
-                return self.leave_step();
+                return Ok(self.leave_step()? || self.drain_list()?);
             };
             let sections = core.state.lists.get(&list).into_iter().flat_map(|list| list.sections.iter());
             let occupied = sections.filter(|(_, section)| !section.is_empty()).map(|(number, _)| number).next();

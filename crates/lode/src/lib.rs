@@ -40,6 +40,7 @@ mod zones;
 mod log;
 mod fold;
 mod state;
+mod ordered;
 mod objects;
 mod roots;
 mod recovery;
@@ -49,6 +50,7 @@ mod cleaner;
 mod keeper;
 mod unit;
 mod volume;
+mod lists;
 mod check;
 mod inspect;
 
@@ -63,9 +65,11 @@ pub use disk::options::{
 pub use disk::outcomes::UnitStatus;
 pub use error::{Error, ErrorKind, Result};
 pub use format::{describe, records::Compression};
+pub use lists::{ListInfo, ListOptions};
+pub use ordered::Place;
 pub use inspect::{BatchView, SegmentView};
 pub use roots::probe;
 pub use shape::{SMALLEST_ZONES, default_zone_bytes};
-pub use types::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, ListId, Lsn, SnapshotId, UnitId};
+pub use types::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BlockId, ListId, Lsn, OrderedId, SnapshotId, UnitId};
 pub use unit::Unit;
 pub use volume::{Extent, Volume};

@@ -23,7 +23,7 @@ use crate::log::reader::{Batch, Reader, records_of};
 use crate::roots::{self, RootCursor};
 use crate::shape::Shape;
 use crate::state::State;
-use crate::types::{Location, Lsn, NUMBERS_MAX, SegmentId, Sequence};
+use crate::types::{Lsn, NUMBERS_MAX, SegmentId, Sequence};
 use directory::read_directory;
 use lode_media::Medium;
 use stream::read_log;
@@ -154,8 +154,8 @@ impl Recovered {
         let fits = |place, count: usize| run_fits(place, count, zones, zone_bytes);
         match record {
             Record::Put { place, entries, first, list } => {
-                if !(*place == Location::HOLE || fits(*place, entries.len()))
-                    || entries.iter().any(|(old, _)| !old.is_none() && !fits(*old, 1))
+                if !(place.is_bare() || fits(*place, entries.len()))
+                    || entries.iter().any(|(old, _)| !old.is_none() && !old.is_bare() && !fits(*old, 1))
                 {
                     return Err(format!("list {} block {first}: a place outside of the disk", list.0));
                 }

@@ -8,6 +8,7 @@
 //! * I3 a section's `dirty` is the first record that its written state does not include.
 //! * I4 a zone's usage is the sum of the footprints of the blocks that the map places in it.
 
+mod tables;
 mod versions;
 
 use crate::fold::{Entry, Fold, Watch};
@@ -19,6 +20,7 @@ use crate::shape::{ROOT_ZONES, Shape};
 use crate::types::{ListId, Location, Lsn, index, low_u32};
 use crate::zones::{Holds, Zones};
 use std::collections::{BTreeMap, BTreeSet};
+pub(crate) use tables::{Pool, Tables};
 pub(crate) use versions::{Kept, Versions};
 
 /// Names a section.
@@ -72,6 +74,7 @@ pub(crate) struct State {
     /// Deleted lists whose blocks are not all freed yet.
     pub draining: BTreeSet<ListId>,
     pub versions: Versions,
+    pub tables: Tables,
     /// Sections that were read before the record that makes their list.
     pub orphans: BTreeMap<ListId, Sections>,
     /// Leaves that came into memory so far.
@@ -110,6 +113,7 @@ impl State {
             directory: Directory::default(),
             draining: BTreeSet::new(),
             versions: Versions::default(),
+            tables: Tables::default(),
             orphans: BTreeMap::new(),
             leaves_made: 0,
             fold: None,
@@ -423,12 +427,13 @@ impl State {
         self.next_list = self.next_list.max(meta.list.0 + 1);
         if let Some(old) = self.lists.get(&meta.list) {
             self.versions.note(&old.meta, false);
-            if old.meta.state == ListState::There {
+            if old.meta.is_volume() {
                 self.names.remove(&old.meta.name);
             }
         }
         self.versions.note(&meta, true);
-        if meta.state == ListState::There {
+        self.tables.note(&meta);
+        if meta.is_volume() {
             self.names.insert(meta.name.clone(), meta.list);
         }
         if meta.state == ListState::Draining {
@@ -446,11 +451,13 @@ impl State {
     /// Finds the names anew. While a log is replayed an older list, not yet deleted again, may bear the name of a newer
     /// one whose page was written later.
     pub fn name_lists(&mut self) {
-        let there = self.lists.iter().filter(|(_, list)| list.meta.state == ListState::There);
+        let there = self.lists.iter().filter(|(_, list)| list.meta.is_volume());
         self.names = there.map(|(id, list)| (list.meta.name.clone(), *id)).collect();
         self.versions = Versions::default();
+        self.tables = Tables::default();
         for list in self.lists.values() {
             self.versions.note(&list.meta, true);
+            self.tables.note(&list.meta);
         }
     }
 
@@ -467,7 +474,7 @@ impl State {
         self.draining.remove(&list);
         let Some(gone) = self.lists.remove(&list) else { return };
         self.versions.note(&gone.meta, false);
-        if gone.meta.state == ListState::There {
+        if gone.meta.is_volume() {
             self.names.remove(&gone.meta.name);
         }
         for (number, section) in gone.sections.iter() {

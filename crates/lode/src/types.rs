@@ -23,6 +23,26 @@ pub struct ListId(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SnapshotId(pub u32);
 
+/// Names an ordered list. Given out again only when nobody can mean the old one any more (R4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OrderedId(pub u32);
+
+/// Names a block of an ordered list, wherever it moves: the power of two of its size in the upper half, its number in
+/// the pool of blocks of that size below. Given out again only when nobody can mean the old one any more (R4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockId(pub u64);
+
+impl BlockId {
+    pub(crate) fn new(shift: u8, number: u32) -> BlockId {
+        BlockId(u64::from(shift) << 32 | u64::from(number))
+    }
+
+    /// The power of two of its size, and its number in the pool.
+    pub(crate) fn parts(self) -> (u8, u32) {
+        (u8::try_from(self.0 >> 32).unwrap_or(0), low_u32(self.0))
+    }
+}
+
 /// A position of the merged stream: the number of the next record. Everything before it has a smaller one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lsn(pub u64);
@@ -66,6 +86,9 @@ pub(crate) enum Kind {
 
 /// Where a stored block lies: 22 bits zone, 24 bits offset in granules, 16 bits stored length less one, 2 bits kind.
 /// Zone 0 holds roots only: what would lie there is no place.
+///
+/// What takes no bytes at all is counted in zone 0: a hole that a snapshot sees, and the neighbours of a block of an
+/// ordered list: 31 bits before, 31 bits behind, kind 2.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Location(pub u64);
 
@@ -74,6 +97,8 @@ impl Location {
     pub const NONE: Location = Location(0);
     /// In a layer: a snapshot sees a hole here, whatever came later. Takes no bytes.
     pub const HOLE: Location = Location(3);
+    /// Numbers of neighbours are smaller than this.
+    pub const NEIGHBOURS_MAX: u32 = 1 << 31;
     /// More zones than this cannot be named.
     pub const ZONES_MAX: u32 = 1 << 22;
     /// Larger zones than this cannot be named.
@@ -90,12 +115,28 @@ impl Location {
         Location((u64::from(zone) << 42) | (u64::from(offset / GRANULE) << 18) | (u64::from(stored - 1) << 2) | kind)
     }
 
+    /// The neighbours of a block, or of a list, in their order; zero: none.
+    pub fn neighbours(before: u32, behind: u32) -> Location {
+        debug_assert!(before < Self::NEIGHBOURS_MAX && behind < Self::NEIGHBOURS_MAX);
+        Location(u64::from(before) << 33 | u64::from(behind) << 2 | 2)
+    }
+
+    /// What [`Location::neighbours`] was made of.
+    pub fn as_neighbours(self) -> Option<(u32, u32)> {
+        (self.0 & 3 == 2).then(|| (low_u32(self.0 >> 33), low_u32(self.0 >> 2 & 0x7fff_ffff)))
+    }
+
     pub fn is_none(self) -> bool {
         self.0 == 0
     }
 
+    /// Takes no bytes of the medium.
+    pub fn is_bare(self) -> bool {
+        self.0 & 2 != 0
+    }
+
     pub fn zone(self) -> u32 {
-        low_u32(self.0 >> 42)
+        if self.is_bare() { 0 } else { low_u32(self.0 >> 42) }
     }
 
     pub fn offset(self) -> u32 {
@@ -109,7 +150,7 @@ impl Location {
 
     /// Bytes that the block takes in its zone, up to the next granule.
     pub fn footprint(self) -> u32 {
-        if self == Self::HOLE { 0 } else { self.stored().next_multiple_of(GRANULE) }
+        if self.is_bare() { 0 } else { self.stored().next_multiple_of(GRANULE) }
     }
 
     /// `None` for a kind that this version does not know.
@@ -121,8 +162,12 @@ impl Location {
         }
     }
 
-    /// The place `n` blocks further on in a run of equal blocks.
+    /// The place `n` blocks further on in a run of equal blocks; blocks that were inserted one behind the other are a
+    /// run of neighbours.
     pub fn step(self, n: u32) -> Location {
+        if self.0 & 3 == 2 {
+            return Location(self.0.wrapping_add(u64::from(n) << 33).wrapping_add(u64::from(n) << 2));
+        }
         Location(self.0.wrapping_add(u64::from(n).wrapping_mul(u64::from(self.footprint() / GRANULE)) << 18))
     }
 }
@@ -131,6 +176,9 @@ impl fmt::Debug for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_none() || *self == Self::HOLE {
             return f.write_str("hole");
+        }
+        if let Some((before, behind)) = self.as_neighbours() {
+            return write!(f, "between {before} and {behind}");
         }
         write!(f, "zone {} offset {} stored {} kind {}", self.zone(), self.offset(), self.stored(), self.0 & 3)
     }

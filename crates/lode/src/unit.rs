@@ -14,6 +14,7 @@
 mod blocks;
 mod commit;
 mod large;
+mod lists;
 mod shadow;
 
 use crate::disk::options::Survive;
@@ -45,6 +46,9 @@ pub struct Unit {
     disk: Arc<Inner>,
     id: UnitId,
     lists: Shadows,
+    ordered: Option<Box<lists::UnitLists>>,
+    /// Numbers that are freed while it is open are not given out again before it has ended (R4).
+    generation: u64,
     /// What `Shadow::Data` names.
     arena: Arena,
     reserved: Reserved,
@@ -73,7 +77,10 @@ impl Unit {
 
     pub(crate) fn new(disk: Arc<Inner>) -> Unit {
         let id = disk.new_unit();
+        let generation = disk.generations.enter();
         Unit {
+            ordered: None,
+            generation,
             simple: false,
             committed: false,
             ended: None,
@@ -204,6 +211,9 @@ impl Unit {
         if self.disk.options.read_only {
             return Err(Error::new(ErrorKind::ReadOnly, "the disk is open for reading only"));
         }
+        if self.committed {
+            return Err(Error::new(ErrorKind::InvalidArgument, "the unit is committed already"));
+        }
         if self.broken {
             return Err(Error::new(
                 ErrorKind::Failed,
@@ -319,10 +329,7 @@ impl Unit {
     }
 
     fn forget_spilled(&self, list: ListId, block: u64) {
-        let mut core = self.disk.core.lock();
-        if let Some((place, _)) = core.spilled.get_mut(&self.id).and_then(|spilled| spilled.remove(&(list, block))) {
-            core.state.zones.get_mut(place.zone()).shadow -= place.footprint();
-        }
+        self.disk.core.lock().forget_spilled_of(self.id, list, block);
     }
 
     /// Moves all data from memory into the log. A commit claims it as urgent: it never waits for the throttle (R29),
@@ -450,6 +457,11 @@ impl Unit {
         self.commit_in_place()
     }
 
+    /// As `commit`, but after a `Conflict` the unit is still open: to be changed and tried again, or dropped.
+    pub fn try_commit(&mut self) -> Result<Lsn> {
+        self.commit_in_place()
+    }
+
     /// As `commit`, then a flush up to it.
     pub fn commit_and_flush(mut self, survive: Survive) -> Result<Lsn> {
         let lsn = self.commit_in_place()?;
@@ -461,6 +473,14 @@ impl Unit {
     pub fn abort(self) {}
 }
 
+impl Core {
+    fn forget_spilled_of(&mut self, unit: UnitId, list: ListId, block: u64) {
+        if let Some((place, _)) = self.spilled.get_mut(&unit).and_then(|spilled| spilled.remove(&(list, block))) {
+            self.state.zones.get_mut(place.zone()).shadow -= place.footprint();
+        }
+    }
+}
+
 impl Drop for Unit {
     fn drop(&mut self) {
         if !self.committed {
@@ -468,6 +488,10 @@ impl Drop for Unit {
             let mut core = disk.core.lock();
             core.outcomes.note(self.id, None);
             self.release(&mut core);
+            for (table, number) in self.ordered.as_mut().map(|lists| lists.take_all()).unwrap_or_default() {
+                core.numbers_of(table).give_back(number);
+            }
         }
+        self.disk.generations.leave(self.generation);
     }
 }

@@ -66,6 +66,11 @@ impl Volume {
         Volume { at, ..Volume::new(disk, list, &meta.name, meta.block_bytes(), meta.compression) }
     }
 
+    /// The same as a snapshot sees it.
+    pub(crate) fn seen_by(self, snapshot: SnapshotId) -> Volume {
+        Volume { at: Some(snapshot), ..self }
+    }
+
     pub(crate) fn view(&self) -> View {
         View { list: self.list, at: self.at }
     }

@@ -9,8 +9,10 @@
 
 pub(crate) mod flush;
 pub(crate) mod load;
+pub(crate) mod numbers;
 pub(crate) mod open;
 pub(crate) mod options;
+pub(crate) mod ordered;
 pub(crate) mod outcomes;
 pub(crate) mod pace;
 pub(crate) mod put;
@@ -124,6 +126,10 @@ pub(crate) struct Core {
     /// How often the keeper went through all it does while space was low (bounded waiting, R28).
     pub rounds: u64,
     pub outcomes: outcomes::Outcomes,
+    /// Numbers for new blocks and lists, by table.
+    pub numbers: BTreeMap<ListId, numbers::Numbers>,
+    /// How often ordered lists were changed.
+    pub lists_changed: u64,
     /// Emptied memory of ended units, for new ones.
     pub chunks: Vec<Vec<u8>>,
     /// Operations that gather leaves: none is dropped meanwhile.
@@ -153,6 +159,7 @@ pub(crate) struct Inner {
     pub large: Mutex<()>,
     pub cache: Option<read::Cache>,
     pub next_unit: AtomicU64,
+    pub generations: numbers::Generations,
     /// The number before that of the first unit of this opening.
     pub first_unit: u64,
 }

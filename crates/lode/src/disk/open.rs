@@ -353,6 +353,8 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         loading: 0,
         trim: crate::disk::load::Trim::new(),
         outcomes: crate::disk::outcomes::Outcomes::new(),
+        numbers: BTreeMap::new(),
+        lists_changed: 0,
         chunks: Vec::new(),
         stop: false,
         state,
@@ -384,6 +386,7 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         large: Mutex::new(()),
         next_unit: AtomicU64::new((epoch << 40) + 1),
         first_unit: epoch << 40,
+        generations: super::numbers::Generations::default(),
         options,
     }
 }

@@ -9,9 +9,10 @@ use super::{Core, Inner, charge};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fold::FOLD_STEP;
 use crate::format::records::{
-    Freed, ListMeta, ListState, Record, data_bytes, encode_data, encode_one_put, encode_put, put_bytes,
+    Form, Freed, ListMeta, ListState, Record, data_bytes, encode_data, encode_one_put, encode_put, put_bytes,
 };
 use crate::map::sections_of;
+use crate::ordered::Staged;
 use crate::state::{ColdLeaf, Kept, LeafKey};
 use crate::types::{Kind, ListId, Location, Lsn, UnitId, index, len_u32, len_u64};
 use parking_lot::MutexGuard;
@@ -37,6 +38,8 @@ pub(crate) enum Again {
     Load(LeafKey),
     /// A snapshot sees the list as it is: make a layer first.
     Layer(ListId),
+    /// Look for free numbers of this table.
+    Numbers(ListId),
     /// Read the base again.
     Base,
     /// Cut blocks again out of what is committed now.
@@ -161,6 +164,7 @@ impl Inner {
                     self.load(key)?;
                 }
                 Err(Again::Layer(list)) => self.make_layer(list, claim)?,
+                Err(Again::Numbers(table)) => self.look_for_numbers(table)?,
                 Err(Again::Base | Again::Cut | Again::Trim(..)) => rebase()?,
                 Err(Again::Never(error)) => return Err(error),
                 Err(Again::Space(needed)) => return Err(self.full(&self.core.lock(), needed)),
@@ -203,7 +207,10 @@ impl Inner {
                     many = vec![Location::NONE; blocks.len()];
                     &mut many[..]
                 };
-                core.check_list(list, blocks.last().map_or(0, |last| last.block + 1))?;
+                let form = core.check_list(list, blocks.last().map_or(0, |last| last.block + 1))?.form;
+                if form == Form::Pool {
+                    core.check_blocks(list, &Staged::default(), blocks.iter().map(|new| new.block))?;
+                }
                 let mut freed = 0;
                 for (new, old) in blocks.iter().zip(olds.iter_mut()) {
                     *old = core.state.place(list, new.block)?;

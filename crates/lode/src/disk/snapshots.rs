@@ -5,7 +5,7 @@ use super::options::{SnapshotInfo, SnapshotOptions};
 use super::space::Claim;
 use super::volumes::{LIST_RECORD, check_name};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::records::{Compression, Freed, ListMeta, ListState, Record};
+use crate::format::records::{Compression, Form, Freed, ListMeta, ListState, Record};
 use crate::shape::BLOCK_CHARGE;
 use crate::state::Kept;
 use crate::types::{ListId, Lsn, SnapshotId, len_u32};
@@ -56,6 +56,7 @@ impl Inner {
                 block_shift: 12,
                 compression: Compression::None,
                 state: ListState::Snapshot,
+                form: Form::Indexed,
                 bytes: 0,
                 name: name.to_owned(),
                 parent: ListId(0),
@@ -98,7 +99,7 @@ impl Inner {
                 name: list.meta.name.clone(),
                 id: SnapshotId(list.meta.list.0),
                 made: list.meta.made,
-                volumes: core.state.lists_at(SnapshotId(list.meta.list.0)).map(|(_, meta)| meta.name.clone()).collect(),
+                volumes: core.state.volumes_at(SnapshotId(list.meta.list.0)).map(|(_, meta)| meta.name.clone()).collect(),
             })
             .collect();
         snapshots.sort_by_key(|snapshot| snapshot.id);

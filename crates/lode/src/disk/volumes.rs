@@ -5,7 +5,7 @@ use super::options::{VolumeInfo, VolumeOptions};
 use super::put::Again;
 use super::space::Claim;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::records::{ListMeta, ListState, NAME_BYTES_MAX, Record};
+use crate::format::records::{Form, ListMeta, ListState, NAME_BYTES_MAX, Record};
 use crate::shape::Shape;
 use crate::types::{BLOCK_BYTES_MIN, ListId, Lsn, SnapshotId, len_u64};
 use crate::unit::Unit;
@@ -77,6 +77,7 @@ impl Inner {
                 block_shift: u8::try_from(options.block_bytes.ilog2()).expect("at most 16"),
                 compression: options.compression,
                 state: ListState::There,
+                form: Form::Indexed,
                 bytes: options.bytes,
                 name: name.to_owned(),
                 parent: ListId(0),
@@ -101,7 +102,7 @@ impl Inner {
     pub fn find_volume_at(self: &Arc<Self>, snapshot: &str, name: &str) -> Result<Volume> {
         let core = self.core.lock();
         let id = SnapshotId(core.state.snapshot_named(snapshot)?.0);
-        let found = core.state.lists_at(id).find(|(_, meta)| meta.name == name);
+        let found = core.state.volumes_at(id).find(|(_, meta)| meta.name == name);
         let (list, meta) = found.ok_or_else(|| {
             Error::new(ErrorKind::NotFound, format!("there is no volume named {name} in snapshot {snapshot}"))
         })?;

@@ -31,7 +31,8 @@ record! {
         /// The first block.
         8 first: u64,
         /// Where the first one lies: zone 22 bits, offset / 16 24 bits, stored length - 1 16 bits, kind 2 bits (0 raw,
-        /// 1 lz4).
+        /// 1 lz4). Of kind 2, in tables of ordered lists: the number before 31 bits, the number behind 31 bits. Of
+        /// kind 3, in a layer: a hole.
         16 place: u64,
     }
 }
@@ -41,7 +42,7 @@ record! {
     PutEntry: 12 {
         /// Where it lay before: freed. Zero: it was a hole.
         0 old: u64,
-        /// CRC-32C of its stored bytes.
+        /// CRC-32C of its stored bytes; of kind 2 what else the table holds.
         8 checksum: u32,
     }
 }
@@ -85,8 +86,8 @@ record! {
         /// 0 there, 1 deleted and being drained, 2 deleted and seen by snapshots, 3 layer, 4 snapshot, 5 deleted
         /// snapshot.
         6 state: u8,
-        /// Zero.
-        7 reserved: u8,
+        /// 0 indexed, 1 table of ordered lists, 2 table of the blocks of a pool, 3 pool of blocks.
+        7 form: u8,
         /// Its size in bytes.
         8 bytes: u64,
         /// Bytes of the name.
@@ -207,6 +208,29 @@ impl ListState {
     ];
 }
 
+/// What a list is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) enum Form {
+    /// A volume: its users name blocks by their index.
+    #[default]
+    Indexed,
+    /// Two rows for each ordered list: its ends, and its place among the lists. See `ordered`.
+    Lists,
+    /// A row for each block of a pool: its neighbours and its list.
+    Blocks,
+    /// The blocks of all ordered lists with this block size.
+    Pool,
+}
+
+impl Form {
+    const ALL: [Form; 4] = [Form::Indexed, Form::Lists, Form::Blocks, Form::Pool];
+
+    /// Its rows are no blocks of data.
+    pub fn is_table(self) -> bool {
+        matches!(self, Form::Lists | Form::Blocks)
+    }
+}
+
 /// How the blocks of a list are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Compression {
@@ -224,6 +248,7 @@ pub(crate) struct ListMeta {
     pub block_shift: u8,
     pub compression: Compression,
     pub state: ListState,
+    pub form: Form,
     pub bytes: u64,
     pub name: String,
     /// Of a layer: the list whose blocks it keeps, and the snapshot that sees them.
@@ -240,6 +265,11 @@ pub(crate) struct ListMeta {
 pub(crate) const NAME_BYTES_MAX: usize = 255;
 
 impl ListMeta {
+    /// There for users to name.
+    pub fn is_volume(&self) -> bool {
+        self.state == ListState::There && self.form == Form::Indexed
+    }
+
     pub fn block_bytes(&self) -> u32 {
         1 << self.block_shift
     }
@@ -258,7 +288,8 @@ impl ListMeta {
             },
             state: u8::try_from(ListState::ALL.iter().position(|state| *state == self.state).expect("one of all"))
                 .expect("six states"),
-            reserved: 0,
+            form: u8::try_from(Form::ALL.iter().position(|form| *form == self.form).expect("one of all"))
+                .expect("four forms"),
             bytes: self.bytes,
             name: len_u32(self.name.len()),
             members: len_u32(self.members.len()),
@@ -293,6 +324,7 @@ impl ListMeta {
                 _ => return None,
             },
             state: *ListState::ALL.get(usize::from(fixed.state))?,
+            form: *Form::ALL.get(usize::from(fixed.form))?,
             bytes: fixed.bytes,
             name: std::str::from_utf8(name).ok()?.to_owned(),
             parent: ListId(fixed.parent),

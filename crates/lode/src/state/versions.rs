@@ -17,7 +17,7 @@
 //! * S4 a deleted snapshot stays in the order of layers until its layer is merged into the next older one, or dropped.
 
 use super::{ColdLeaf, State};
-use crate::format::records::{ListMeta, ListState};
+use crate::format::records::{Form, ListMeta, ListState};
 use crate::types::{ListId, Location, SnapshotId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -174,8 +174,17 @@ impl State {
             ListState::Hidden => layer.map(|layer| layer.meta.snapshot),
             _ => None,
         };
+        let name = match meta.form {
+            Form::Indexed => meta.name.clone(),
+            Form::Lists => "the table of ordered lists".to_owned(),
+            Form::Blocks => format!("the table of blocks of {} bytes", meta.block_bytes()),
+            Form::Pool => format!("blocks of {} bytes of ordered lists", meta.block_bytes()),
+        };
         let of = snapshot.and_then(|snapshot| self.lists.get(&ListId(snapshot.0)));
-        of.map_or_else(|| meta.name.clone(), |of| format!("{}@{}", meta.name, of.meta.name))
+        match of {
+            None => name,
+            Some(of) => format!("{name}@{}", of.meta.name),
+        }
     }
 
     /// The list that stands for a snapshot.
@@ -219,12 +228,13 @@ impl State {
         matches!(meta.state, ListState::There | ListState::Layer).then_some(meta)
     }
 
-    /// The lists that a snapshot sees.
-    pub fn lists_at(&self, snapshot: SnapshotId) -> impl Iterator<Item = (ListId, &ListMeta)> {
+    /// The volumes that a snapshot sees.
+    pub fn volumes_at(&self, snapshot: SnapshotId) -> impl Iterator<Item = (ListId, &ListMeta)> {
         let lists = self
             .lists
             .range(..ListId(snapshot.0))
-            .filter(|(_, list)| matches!(list.meta.state, ListState::There | ListState::Hidden));
+            .filter(|(_, list)| matches!(list.meta.state, ListState::There | ListState::Hidden))
+            .filter(|(_, list)| list.meta.form == Form::Indexed);
         lists.filter_map(move |(id, _)| Some((*id, self.meta_at(*id, snapshot)?)))
     }
 

@@ -12,10 +12,12 @@ use super::{SPARE_CHUNKS, Unit};
 use crate::disk::load::Gathering;
 use crate::disk::put::{Again, Placed, Run};
 use crate::disk::space::Claim;
+use crate::disk::ordered::Rows;
 use crate::disk::{Core, Inner};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::records::{Record, put_bytes};
 use crate::map::sections_of;
+use crate::ordered::{Row, Staged};
 use crate::types::{ListId, Location, Lsn, index64, len_u32, len_u64};
 use crate::volume::Volume;
 use smallvec::SmallVec;
@@ -36,6 +38,8 @@ pub(super) struct Plan {
     pub group: u32,
     /// Bytes that the records of discards may take.
     holes: u64,
+    /// Bytes that the records of ordered lists may take.
+    rows: u64,
     /// There are snapshots, so that what changes may have to be kept.
     snapshots: bool,
 }
@@ -43,7 +47,8 @@ pub(super) struct Plan {
 impl Unit {
     pub(crate) fn commit_in_place(&mut self) -> Result<Lsn> {
         self.alive()?;
-        if self.lists.iter().all(|(_, shadow)| shadow.is_empty()) {
+        if self.lists.iter().all(|(_, shadow)| shadow.is_empty()) && self.ordered.as_ref().is_none_or(|l| l.is_empty())
+        {
             let disk = Arc::clone(&self.disk);
             let mut core = disk.writable()?;
             return Ok(self.is_committed(&mut core));
@@ -79,6 +84,7 @@ impl Unit {
             match made {
                 Ok(lsn) => return Ok(lsn),
                 Err(Again::Layer(list)) => disk.make_layer(list, Claim::Urgent)?,
+                Err(Again::Numbers(table)) => disk.look_for_numbers(table)?,
                 Err(Again::Load(key)) => {
                     gathering.get_or_insert_with(|| Gathering::new(&disk));
                     disk.load(key)?;
@@ -203,6 +209,8 @@ impl Unit {
                 }
             }
         }
+        let rows = self.ordered.as_ref().map_or(0, |lists| lists.records);
+        records += rows;
         let holes: u64 =
             self.hole_ranges().into_iter().map(|(list, first, end)| disk.discard_bytes(list, first, end)).sum();
         let group = (shape.batch_bytes - shape.head) / 4;
@@ -215,6 +223,7 @@ impl Unit {
                 zones: 3,
                 group,
                 holes,
+                rows,
                 snapshots,
             }
         } else {
@@ -226,7 +235,7 @@ impl Unit {
             // The records are written twice, and the end of each zone is lost.
             let per_zone = u64::from(shape.zone_bytes - shape.batch_bytes) / 2 - u64::from(shape.head);
             let zones = 4 + usize::try_from(records / per_zone.max(1)).expect("fewer than there are zones");
-            Plan { data, records: 0, chained: true, zones, group, holes, snapshots }
+            Plan { data, records: 0, chained: true, zones, group, holes, rows, snapshots }
         }
     }
 
@@ -299,6 +308,64 @@ impl Unit {
         Ok(discards)
     }
 
+    /// What the unit does to ordered lists, executed on what is committed now; asked before anything is changed.
+    fn ask_lists(&mut self, core: &mut Core, plan: &Plan) -> std::result::Result<(Staged, Rows), Again> {
+        let staged = match &self.ordered {
+            Some(lists) => lists.stage(&core.state)?,
+            None => Staged::default(),
+        };
+        if self.forget_deleted(core, &staged)? {
+            return Err(Again::Space(0));
+        }
+        for (list, shadow) in self.lists.iter() {
+            core.check_blocks(list, &staged, shadow.blocks.numbers()).map_err(|again| match again {
+                Again::Never(error) => Again::Never(Error::new(ErrorKind::Conflict, error.to_string())),
+                other => other,
+            })?;
+        }
+        let rows = core.ask_rows(&staged)?;
+        if let Some(lists) = &mut self.ordered {
+            let bytes = rows.bytes(&staged);
+            // Twice that is given where there are snapshots.
+            if bytes > plan.rows * if plan.snapshots { 2 } else { 1 } {
+                lists.records = bytes;
+                return Err(Again::Space(0));
+            }
+        }
+        Ok((staged, rows))
+    }
+
+    /// Drops what the unit wrote into blocks of lists that it then deleted. True: there was some.
+    fn forget_deleted(&mut self, core: &mut Core, staged: &Staged) -> std::result::Result<bool, Again> {
+        let Some(lists) = self.ordered.as_ref().filter(|lists| !lists.deleted.is_empty()) else { return Ok(false) };
+        let mut gone = Vec::new();
+        for (pool, shadow) in self.lists.iter() {
+            let Some(table) = core.state.tables.table_of(pool) else { continue };
+            for at in shadow.blocks.numbers() {
+                if lists.deleted.contains(&staged.get(&core.state, Row { table, at })?.value) {
+                    gone.push((pool, at));
+                }
+            }
+        }
+        for (pool, at) in &gone {
+            let shadow = self.lists.get_mut(*pool).and_then(|shadow| shadow.blocks.remove(*at));
+            if let Some(Shadow::Spilled) = shadow {
+                core.forget_spilled_of(self.id, *pool, *at);
+            }
+        }
+        Ok(!gone.is_empty())
+    }
+
+    /// Writes what was asked for. `room` is made before each record.
+    fn commit_lists(&mut self, core: &mut Core, staged: &Staged, rows: Rows, room: impl FnMut(&mut Core, u32)) {
+        let Some(lists) = &mut self.ordered else { return };
+        core.write_rows(staged, rows, room);
+        core.free_numbers(&self.disk, staged);
+        for (table, number) in lists.unused(core, staged) {
+            core.numbers_of(table).give_back(number);
+        }
+    }
+
     /// The commit of a unit that fits in one batch.
     fn apply(&mut self, core: &mut Core, plan: &Plan) -> std::result::Result<Lsn, Again> {
         let mut olds: SmallVec<[Location; 16]> = SmallVec::new();
@@ -309,6 +376,8 @@ impl Unit {
             core.kept(list, shadow.blocks.numbers())?;
         }
         let discards = self.ask(core, plan)?;
+        let (staged, rows) = self.ask_lists(core, plan)?;
+        self.commit_lists(core, &staged, rows, |_, _| {});
         for record in &discards {
             core.write_record(record);
         }
@@ -359,6 +428,7 @@ impl Unit {
         patient: bool,
     ) -> std::result::Result<Lsn, Again> {
         let discards = self.ask(core, plan)?;
+        let (staged, rows) = self.ask_lists(core, plan)?;
         self.refresh(core, built, patient)?;
         let more = !core.state.versions.is_empty() && !plan.snapshots;
         if more || core.writer.ready.len() < plan.zones {
@@ -366,6 +436,10 @@ impl Unit {
         }
         crate::mark("unit: committed in a chain of batches");
         core.writer.seal(false);
+        self.commit_lists(core, &staged, rows, |core, bytes| {
+            core.writer.make_room(0, bytes, true, 1).expect("zones were made ready for the whole commit");
+            core.note_zones();
+        });
         for record in &discards {
             let mut encoded = Vec::new();
             record.encode(&mut encoded);

@@ -4,6 +4,7 @@
 mod basics;
 mod found;
 mod large;
+mod lists;
 mod memory;
 mod resized;
 mod rules_batch;

@@ -1,0 +1,332 @@
+//! Changing ordered lists: simple operations in one hold, and deleted lists drained in bounded steps. What changes is
+//! worked out by [`crate::ordered`].
+
+use super::numbers::Lacking;
+use super::put::Again;
+use super::space::Claim;
+use super::volumes::LIST_RECORD;
+use super::{Core, Inner, charge};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::records::{Compression, Form, Freed, ListMeta, ListState, Record, encode_one_put, put_bytes};
+use crate::ordered::{Attributes, Change, Op, Place, Refused, Row, Staged};
+use crate::shape::BLOCK_CHARGE;
+use crate::state::Kept;
+use crate::types::{BlockId, ListId, Location, Lsn, SnapshotId, len_u32, len_u64};
+
+/// Rows that a simple operation changes, at most; one more stands for the data of a removed block.
+pub(crate) const ROWS: u32 = 8;
+/// Blocks of a deleted list that are freed in one hold of the lock.
+const DRAINED_AT_ONCE: usize = 128;
+
+impl From<Refused> for Again {
+    fn from(refused: Refused) -> Again {
+        match refused {
+            Refused::Cold(cold) => cold.into(),
+            Refused::Meaningless(words) => Again::Never(Error::new(ErrorKind::NotFound, words)),
+        }
+    }
+}
+
+/// Everything that staged rows come to: asked for before the first record is written.
+pub(crate) struct Rows {
+    kept: Vec<Kept>,
+    /// Data of blocks that are no more.
+    discards: Vec<Record>,
+}
+
+impl Rows {
+    /// Bytes of the records.
+    pub fn bytes(&self, staged: &Staged) -> u64 {
+        let mut bytes = Vec::new();
+        self.discards.iter().for_each(|record| record.encode(&mut bytes));
+        let rows = len_u64(staged.changes().count() + self.kept.len());
+        len_u64(bytes.len()) + rows * u64::from(put_bytes(1))
+    }
+}
+
+impl Core {
+    /// What snapshots see of the rows that change, and the data of removed blocks.
+    pub fn ask_rows(&mut self, staged: &Staged) -> std::result::Result<Rows, Again> {
+        let mut rows = Rows { kept: Vec::new(), discards: Vec::new() };
+        let snapshots = !self.state.versions.is_empty();
+        let mut removed: Vec<(ListId, u64)> = Vec::new();
+        for Change { row, new, .. } in staged.changes() {
+            if snapshots {
+                rows.kept.extend(self.kept(row.table, std::iter::once(row.at))?);
+            }
+            if new.is_none()
+                && row.table != self.state.tables.lists
+                && let Some(pool) = self.state.tables.pools().find(|(_, pool)| pool.table == row.table)
+            {
+                removed.push((pool.1.blocks, row.at));
+            }
+        }
+        removed.sort_unstable();
+        for stretch in removed.chunk_by(|a, b| a.0 == b.0 && a.1 + 1 == b.1) {
+            let ((pool, first), (_, last)) = (stretch[0], stretch[stretch.len() - 1]);
+            if first == last && self.state.place(pool, first)?.is_none() && !snapshots {
+                continue;
+            }
+            rows.discards.extend(self.discards(pool, first, last + 1)?);
+        }
+        Ok(rows)
+    }
+
+    /// The records of staged rows, one after the other. `room` is asked for before each.
+    pub fn write_rows(&mut self, staged: &Staged, rows: Rows, mut room: impl FnMut(&mut Core, u32)) {
+        let put = put_bytes(1);
+        for record in &rows.discards {
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes);
+            room(self, len_u32(bytes.len()));
+            self.write_record(record);
+        }
+        for kept in &rows.kept {
+            room(self, put);
+            self.keep(std::slice::from_ref(kept));
+        }
+        for Change { row: Row { table, at }, old, new } in staged.changes().copied() {
+            room(self, put);
+            if new.is_none() {
+                let freed = vec![Freed { zone: 0, blocks: 1, bytes: 0 }];
+                self.write_record(&Record::Discard { list: table, first: at, end: at + 1, freed });
+                continue;
+            }
+            let (place, old) = (new.place(), old.place());
+            let lsn = self.writer.record(|into| encode_one_put(table, at, place, old, new.value, into));
+            self.state.apply_put(table, at, place, new.value, old, lsn);
+        }
+        self.lists_changed += 1;
+    }
+
+    /// Numbers that staged rows free.
+    pub fn free_numbers(&mut self, disk: &Inner, staged: &Staged) {
+        let lists = self.state.tables.lists;
+        for Change { row, old, new } in staged.changes() {
+            if new.is_none() && !old.is_none() && (row.table != lists || (row.at > 1 && row.at % 2 == 1)) {
+                let number = crate::types::low_u32(if row.table == lists { row.at / 2 } else { row.at });
+                self.numbers_of(row.table).free(number, &disk.generations);
+            }
+        }
+    }
+
+    /// Blocks of a pool may be written only while they are in a list.
+    pub fn check_blocks(
+        &self,
+        list: ListId,
+        staged: &Staged,
+        blocks: impl Iterator<Item = u64>,
+    ) -> std::result::Result<(), Again> {
+        let Some(table) = self.state.tables.table_of(list) else { return Ok(()) };
+        for at in blocks {
+            let links = staged.get(&self.state, Row { table, at })?;
+            if links.is_none() {
+                return Err(Refused::Meaningless(format!("block {at} is in no ordered list, or no more")).into());
+            }
+            staged.alive(&self.state, links.value)?;
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Whether the records of a simple operation fit in one batch; if not, it is a unit of its own.
+    pub fn lists_fit(&self) -> bool {
+        4 * ROWS * put_bytes(1) <= self.shape.batch_bytes - self.shape.head
+    }
+
+    /// Makes the tables, and the pool of a block size, if they are not there yet.
+    pub fn make_pool(&self, shift: u8) -> Result<()> {
+        let (least, most) = (crate::types::BLOCK_BYTES_MIN.ilog2(), self.shape.block_bytes_max().ilog2());
+        if !(least..=most).contains(&u32::from(shift)) {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!("blocks of 2^{shift} bytes: expected from 2^{least} to 2^{most}"),
+            ));
+        }
+        let blocks = self.shape.blocks_max().min(Location::NEIGHBOURS_MAX.into());
+        for form in [Form::Lists, Form::Blocks, Form::Pool] {
+            self.with_room(0, LIST_RECORD, Claim::Urgent, |core| {
+                let tables = &core.state.tables;
+                let pool = tables.any_pool(shift);
+                let found = match form {
+                    Form::Lists => tables.lists,
+                    Form::Blocks => pool.table,
+                    _ => pool.blocks,
+                };
+                if found != ListId(0) {
+                    return Ok(());
+                }
+                if !core.promises(self.shape.list_charge()) {
+                    return Err(self.full(core, self.shape.list_charge()));
+                }
+                core.write_record(&Record::List(ListMeta {
+                    list: ListId(core.state.next_list),
+                    block_shift: shift,
+                    compression: Compression::None,
+                    state: ListState::There,
+                    form,
+                    bytes: blocks << shift,
+                    name: String::new(),
+                    parent: ListId(0),
+                    snapshot: SnapshotId(0),
+                    cut: 0,
+                    made: 0,
+                    members: Vec::new(),
+                }));
+                Ok(())
+            })??;
+        }
+        Ok(())
+    }
+
+    /// Does a simple operation. `stage` may run several times.
+    fn change_lists<T>(
+        &self,
+        claim: Claim,
+        mut stage: impl FnMut(&mut Core, &mut Stage<'_>) -> std::result::Result<T, Again>,
+    ) -> Result<(T, Lsn)> {
+        let made = self.until_made(
+            0,
+            |core| core.with_kept((ROWS + 1) * put_bytes(1)),
+            claim,
+            |core| {
+                let mut on = Stage { disk: self, staged: Staged::default(), taken: None };
+                let made = stage(core, &mut on).and_then(|made| {
+                    let rows = core.ask_rows(&on.staged)?;
+                    core.admit_rows(&on.staged, &rows, claim).map(|()| (made, rows))
+                });
+                match made {
+                    Ok((made, rows)) => {
+                        core.write_rows(&on.staged, rows, |_, _| {});
+                        core.free_numbers(self, &on.staged);
+                        Ok((made, core.writer.lsn))
+                    }
+                    Err(again) => {
+                        if let Some((table, number)) = on.taken {
+                            core.numbers_of(table).give_back(number);
+                        }
+                        Err(again)
+                    }
+                }
+            },
+            || Ok(()),
+        )?;
+        Ok(made)
+    }
+
+    pub fn create_list(&self, place: Place<u32>, attributes: Attributes) -> Result<(u32, Lsn)> {
+        self.make_pool(attributes.shift)?;
+        self.change_lists(Claim::Data, |core, on| {
+            let table = core.state.tables.lists;
+            on.new_number(core, table, |list| Op::Create { list, place, attributes })
+        })
+    }
+
+    /// `place`: in the pool of the list's block size.
+    pub fn insert_block(&self, list: u32, place: Place<BlockId>) -> Result<(BlockId, Lsn)> {
+        self.change_lists(Claim::Data, |core, on| {
+            let shift = on.staged.alive(&core.state, list)?.shift;
+            let place = number_in(shift, place)?;
+            let table = core.state.tables.pool(shift).unwrap_or_default().table;
+            let block = on.new_number(core, table, |block| Op::Insert { list, place, block })?;
+            Ok(BlockId::new(shift, block))
+        })
+    }
+
+    /// An operation that makes nothing new. Works on a full disk (P5).
+    pub fn change_list(&self, op: &Op) -> Result<Lsn> {
+        let ((), lsn) = self.change_lists(Claim::Urgent, |core, on| Ok(on.staged.apply(&core.state, op)?))?;
+        Ok(lsn)
+    }
+
+    /// A list was deleted: its space is to come back.
+    pub fn lists_deleted(&self) -> Result<()> {
+        self.keeper.notify_all();
+        if !self.options.background {
+            while self.drain_step()? {}
+        }
+        Ok(())
+    }
+
+    /// Frees some blocks of a deleted list, or the list if it has none any more. False: there is no deleted list.
+    pub(crate) fn drain_list(&self) -> Result<bool> {
+        let room = self.shape.batch_bytes - self.shape.head;
+        // A row, the block's data, and what snapshots see of both.
+        let most = crate::types::index(room / (4 * put_bytes(1))).saturating_sub(3).clamp(1, DRAINED_AT_ONCE);
+        if self.core.lock().state.tables.lists == ListId(0) {
+            return Ok(false);
+        }
+        self.until_made(
+            0,
+            |_| room / 2,
+            Claim::Keeper,
+            |core| {
+                let mut staged = Staged::default();
+                let Some(done) = staged.drain(&core.state, most)? else { return Ok(false) };
+                let rows = core.ask_rows(&staged)?;
+                if rows.bytes(&staged) > u64::from(room / 2) && done > 1 {
+                    return Err(Again::Space(0));
+                }
+                core.write_rows(&staged, rows, |_, _| {});
+                core.free_numbers(self, &staged);
+                Ok(true)
+            },
+            || Ok(()),
+        )
+    }
+}
+
+/// A number of a block in the pool of these.
+pub(crate) fn number_in(shift: u8, place: Place<BlockId>) -> Result<Place<u32>> {
+    match place {
+        Place::After(block) if block.parts().0 != shift => Err(Error::new(
+            ErrorKind::NotFound,
+            format!("block {} is in no list with blocks of {} bytes", block.0, 1u64 << shift),
+        )),
+        place => Ok(place.map(|block| block.parts().1)),
+    }
+}
+
+/// A simple operation while it is worked out.
+pub(crate) struct Stage<'a> {
+    disk: &'a Inner,
+    staged: Staged,
+    /// To be given back if nothing comes of it.
+    taken: Option<(ListId, u32)>,
+}
+
+impl Stage<'_> {
+    fn new_number(
+        &mut self,
+        core: &mut Core,
+        table: ListId,
+        op: impl Fn(u32) -> Op,
+    ) -> std::result::Result<u32, Again> {
+        let number = core.take_number(self.disk, table)?;
+        self.taken = Some((table, number));
+        self.staged.apply(&core.state, &op(number))?;
+        Ok(number)
+    }
+}
+
+impl Core {
+    /// A number that nobody else gets.
+    pub fn take_number(&mut self, disk: &Inner, table: ListId) -> std::result::Result<u32, Again> {
+        self.numbers_of(table).take(&disk.generations).map_err(|lacking| match lacking {
+            Lacking::Look => Again::Numbers(table),
+            Lacking::Numbers => Again::Never(Error::new(ErrorKind::Full, "all numbers for blocks, or lists, are in use")),
+        })
+    }
+
+    /// Whether there is space for what new rows need (P5).
+    fn admit_rows(&self, staged: &Staged, rows: &Rows, claim: Claim) -> std::result::Result<(), Again> {
+        if claim != Claim::Data {
+            return Ok(());
+        }
+        let new = len_u64(staged.changes().filter(|change| change.old.is_none()).count());
+        let kept: u64 = rows.kept.iter().map(|kept| charge(kept.place)).sum();
+        let needed = new * BLOCK_CHARGE + kept;
+        if self.promises(needed) { Ok(()) } else { Err(Again::Space(needed)) }
+    }
+}

@@ -1,0 +1,529 @@
+//! Ordered lists: blocks in an order that their clients chose, and the lists in an order of their own (*The Logical
+//! Disk*, section 2). Pure: reads the tables, and says which rows change.
+//!
+//! ```text
+//!  the table of lists, two rows each          the table of a pool, a row for each block
+//!  ─────────────────────────────────          ─────────────────────────────────────────
+//!  0     the graveyard: last, first
+//!  1     all lists: last, first
+//!  2 L   its blocks: last, first       ───>   b    before, behind; L
+//!  2 L+1 before, behind; its attributes
+//! ```
+//! A row is an entry of the map: two numbers where the place would be, a third one where the checksum would be. So the
+//! tables are logged, checkpointed, loaded, kept for snapshots and checked as every list is, and rows of blocks that
+//! were inserted one behind the other are stored as runs.
+//!
+//! Every chain is a ring through a row that stands for its list (number 0), so that no end is a special case. Removal
+//! never searches (architecture, section 5).
+//!
+//! Invariants, which `check` asks:
+//! * O1 `behind` of `before` of a row is the row itself, and the other way round.
+//! * O2 a block names the list whose ring it is in; a list without attributes is none, and has no blocks.
+//! * O3 only blocks that have a row are stored in a pool.
+
+use crate::format::records::Compression;
+use crate::state::{ColdLeaf, Pool, State};
+use crate::types::{BlockId, ListId, Location, OrderedId, SnapshotId};
+use std::collections::HashMap;
+
+/// Where in an order something goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place<T> {
+    /// Before all others.
+    First,
+    /// Behind all others, whichever these are when it counts.
+    Last,
+    /// Right behind this one.
+    After(T),
+}
+
+impl<T> Place<T> {
+    /// The same place in other words.
+    pub(crate) fn map<U>(self, into: impl FnOnce(T) -> U) -> Place<U> {
+        match self {
+            Place::First => Place::First,
+            Place::Last => Place::Last,
+            Place::After(other) => Place::After(into(other)),
+        }
+    }
+}
+
+/// One row of one table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Row {
+    pub table: ListId,
+    pub at: u64,
+}
+
+/// What a row holds. All zero: there is no such row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Links {
+    pub before: u32,
+    pub behind: u32,
+    pub value: u32,
+}
+
+impl Links {
+    fn new((place, value): (Location, u32)) -> Links {
+        let (before, behind) = place.as_neighbours().unwrap_or_default();
+        Links { before, behind, value }
+    }
+
+    pub fn is_none(self) -> bool {
+        self == Links::default()
+    }
+
+    /// As the map holds it.
+    pub fn place(self) -> Location {
+        if self.is_none() { Location::NONE } else { Location::neighbours(self.before, self.behind) }
+    }
+}
+
+/// What a list is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Attributes {
+    pub shift: u8,
+    pub compression: Compression,
+    /// Deleted, and its blocks are freed in bounded steps.
+    pub dead: bool,
+}
+
+impl Attributes {
+    const DEAD: u32 = 1 << 16;
+
+    pub fn encode(self) -> u32 {
+        let compression = match self.compression {
+            Compression::None => 0,
+            Compression::Lz4 => 1 << 8,
+        };
+        u32::from(self.shift) | compression | if self.dead { Self::DEAD } else { 0 }
+    }
+
+    pub fn decode(value: u32) -> Attributes {
+        Attributes {
+            shift: value.to_le_bytes()[0],
+            compression: if value.to_le_bytes()[1] == 1 { Compression::Lz4 } else { Compression::None },
+            dead: value & Self::DEAD != 0,
+        }
+    }
+}
+
+/// A ring of rows through the one that stands for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chain {
+    anchor: Row,
+    table: ListId,
+    /// 1 for blocks; 2 for lists, which have odd rows.
+    stride: u64,
+}
+
+impl Chain {
+    /// All lists, or those that are deleted and not drained yet.
+    pub fn of_lists(state: &State, dead: bool) -> Chain {
+        let table = state.tables.lists;
+        Chain { anchor: Row { table, at: u64::from(!dead) }, table, stride: 2 }
+    }
+
+    /// The blocks of a list.
+    pub fn of_blocks(state: &State, list: u32, shift: u8) -> Chain {
+        let anchor = Row { table: state.tables.lists, at: u64::from(list) * 2 };
+        Chain { anchor, table: state.tables.pool(shift).unwrap_or_default().table, stride: 1 }
+    }
+
+    /// The row of a number of this table.
+    pub fn row_of(state: &State, table: ListId, number: u32) -> Row {
+        let stride = if table == state.tables.lists { 2 } else { 1 };
+        Chain { anchor: Row::default(), table, stride }.row(number)
+    }
+
+    pub fn row(&self, number: u32) -> Row {
+        match number {
+            0 => self.anchor,
+            _ => Row { table: self.table, at: u64::from(number) * self.stride + (self.stride - 1) },
+        }
+    }
+}
+
+/// Why something cannot be done.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// Load this leaf first.
+    Cold(ColdLeaf),
+    /// It has no meaning on what is there (R15).
+    Meaningless(String),
+}
+
+impl From<ColdLeaf> for Refused {
+    fn from(cold: ColdLeaf) -> Refused {
+        Refused::Cold(cold)
+    }
+}
+
+type Outcome<T = ()> = Result<T, Refused>;
+
+fn meaningless<T>(words: String) -> Outcome<T> {
+    Err(Refused::Meaningless(words))
+}
+
+/// An operation on lists, with numbers for names. Never an index, so that it can be done again on another state.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Op {
+    Insert { list: u32, place: Place<u32>, block: u32 },
+    Remove { list: u32, block: u32 },
+    Move { from: u32, first: u32, last: u32, to: u32, place: Place<u32> },
+    Create { list: u32, place: Place<u32>, attributes: Attributes },
+    Delete { list: u32 },
+    MoveList { list: u32, place: Place<u32> },
+}
+
+/// A row as it was and as it will be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change {
+    pub row: Row,
+    pub old: Links,
+    pub new: Links,
+}
+
+/// So many rows are searched one by one.
+const FEW: usize = 16;
+
+/// What operations change, on top of a state.
+#[derive(Default)]
+pub(crate) struct Staged {
+    rows: Vec<Change>,
+    /// Where each row is, once they are many.
+    index: HashMap<Row, usize>,
+    /// The state is what this snapshot sees.
+    at: Option<SnapshotId>,
+}
+
+impl Staged {
+    /// Nothing is changed in what a snapshot sees.
+    pub fn seen_by(at: Option<SnapshotId>) -> Staged {
+        Staged { at, ..Staged::default() }
+    }
+
+    fn find(&self, row: Row) -> Option<usize> {
+        if self.rows.len() <= FEW {
+            return self.rows.iter().position(|change| change.row == row);
+        }
+        self.index.get(&row).copied()
+    }
+
+    /// Takes a row in, to be changed.
+    fn take(&mut self, state: &State, row: Row) -> Result<usize, ColdLeaf> {
+        if let Some(found) = self.find(row) {
+            return Ok(found);
+        }
+        let old = self.committed(state, row)?;
+        self.rows.push(Change { row, old, new: old });
+        let at = self.rows.len() - 1;
+        if at >= FEW {
+            if at == FEW {
+                self.index = self.rows.iter().map(|change| change.row).zip(0..).collect();
+            }
+            self.index.insert(row, at);
+        }
+        Ok(at)
+    }
+
+    fn committed(&self, state: &State, row: Row) -> Result<Links, ColdLeaf> {
+        let found = match self.at {
+            None => state.lookup(row.table, row.at)?,
+            Some(snapshot) => state.lookup_at(row.table, snapshot, row.at)?,
+        };
+        Ok(found.map_or(Links::default(), Links::new))
+    }
+
+    /// What a row holds by now.
+    pub fn get(&self, state: &State, row: Row) -> Result<Links, ColdLeaf> {
+        match self.find(row) {
+            Some(at) => Ok(self.rows[at].new),
+            None => self.committed(state, row),
+        }
+    }
+
+    /// The rows that change.
+    pub fn changes(&self) -> impl Iterator<Item = &Change> + Clone {
+        self.rows.iter().filter(|change| change.old != change.new)
+    }
+
+    /// Forgets the rows that do not change.
+    pub fn trim(&mut self) {
+        if self.rows.iter().all(|change| change.old != change.new) {
+            return;
+        }
+        self.rows.retain(|change| change.old != change.new);
+        self.index.clear();
+        if self.rows.len() > FEW {
+            self.index = self.rows.iter().map(|change| change.row).zip(0..).collect();
+        }
+    }
+
+    /// The attributes of a list that is there.
+    pub fn alive(&self, state: &State, list: u32) -> Outcome<Attributes> {
+        let row = Chain::of_lists(state, false).row(list);
+        let attributes = Attributes::decode(self.get(state, row)?.value);
+        if list == 0 || attributes.shift == 0 || attributes.dead {
+            return meaningless(format!("there is no ordered list {list}, or no more"));
+        }
+        Ok(attributes)
+    }
+
+    /// The row of a block, if it is in this list.
+    pub fn block(&self, state: &State, chain: &Chain, list: u32, block: u32) -> Outcome<Links> {
+        let links = if block == 0 { Links::default() } else { self.get(state, chain.row(block))? };
+        if links.value != list {
+            return meaningless(format!("block {block} is not in the ordered list {list}, or no more"));
+        }
+        Ok(links)
+    }
+
+    fn unlink(&mut self, state: &State, chain: &Chain, before: u32, behind: u32) -> Outcome {
+        let at = self.take(state, chain.row(before))?;
+        self.rows[at].new.behind = behind;
+        let at = self.take(state, chain.row(behind))?;
+        self.rows[at].new.before = before;
+        Ok(())
+    }
+
+    /// Puts the stretch `first..=last`, which hangs together, behind `before`.
+    fn link(&mut self, state: &State, chain: &Chain, before: u32, first: u32, last: u32) -> Outcome {
+        let at = self.take(state, chain.row(before))?;
+        let behind = std::mem::replace(&mut self.rows[at].new.behind, first);
+        let at = self.take(state, chain.row(behind))?;
+        self.rows[at].new.before = last;
+        let at = self.take(state, chain.row(first))?;
+        self.rows[at].new.before = before;
+        let at = self.take(state, chain.row(last))?;
+        self.rows[at].new.behind = behind;
+        Ok(())
+    }
+
+    /// The one behind which something goes: 0 stands for the beginning.
+    fn before(
+        &mut self,
+        state: &State,
+        chain: &Chain,
+        place: Place<u32>,
+        is_there: impl FnOnce(&Self, u32) -> Outcome,
+    ) -> Outcome<u32> {
+        match place {
+            Place::First => Ok(0),
+            Place::Last => Ok(self.get(state, chain.row(0))?.before),
+            Place::After(other) => is_there(self, other).map(|()| other),
+        }
+    }
+
+    fn before_block(&mut self, state: &State, chain: &Chain, list: u32, place: Place<u32>) -> Outcome<u32> {
+        self.before(state, chain, place, |staged, other| staged.block(state, chain, list, other).map(drop))
+    }
+
+    fn before_list(&mut self, state: &State, chain: &Chain, place: Place<u32>) -> Outcome<u32> {
+        self.before(state, chain, place, |staged, other| staged.alive(state, other).map(drop))
+    }
+
+    /// Does an operation. After a refusal what is staged is of no use any more.
+    pub fn apply(&mut self, state: &State, op: &Op) -> Outcome {
+        match *op {
+            Op::Insert { list, place, block } => {
+                let shift = self.alive(state, list)?.shift;
+                let chain = Chain::of_blocks(state, list, shift);
+                let before = self.before_block(state, &chain, list, place)?;
+                let at = self.take(state, chain.row(block))?;
+                if !self.rows[at].new.is_none() {
+                    return meaningless(format!("block {block} is in a list already"));
+                }
+                self.rows[at].new.value = list;
+                self.link(state, &chain, before, block, block)
+            }
+            Op::Remove { list, block } => {
+                let shift = self.alive(state, list)?.shift;
+                let chain = Chain::of_blocks(state, list, shift);
+                let Links { before, behind, .. } = self.block(state, &chain, list, block)?;
+                self.unlink(state, &chain, before, behind)?;
+                let at = self.take(state, chain.row(block))?;
+                self.rows[at].new = Links::default();
+                Ok(())
+            }
+            Op::Move { from, first, last, to, place } => self.move_blocks(state, (from, first, last), to, place),
+            Op::Create { list, place, attributes } => {
+                let chain = Chain::of_lists(state, false);
+                let before = self.before_list(state, &chain, place)?;
+                let at = self.take(state, chain.row(list))?;
+                if !self.rows[at].new.is_none() {
+                    return meaningless(format!("there is an ordered list {list} already"));
+                }
+                self.rows[at].new.value = attributes.encode();
+                self.link(state, &chain, before, list, list)
+            }
+            Op::Delete { list } => {
+                let attributes = self.alive(state, list)?;
+                let (alive, dead) = (Chain::of_lists(state, false), Chain::of_lists(state, true));
+                let Links { before, behind, .. } = self.get(state, alive.row(list))?;
+                self.unlink(state, &alive, before, behind)?;
+                let at = self.take(state, alive.row(list))?;
+                self.rows[at].new.value = Attributes { dead: true, ..attributes }.encode();
+                let last = self.get(state, dead.row(0))?.before;
+                self.link(state, &dead, last, list, list)
+            }
+            Op::MoveList { list, place } => {
+                self.alive(state, list)?;
+                if place == Place::After(list) {
+                    return meaningless(format!("list {list} cannot be moved behind itself"));
+                }
+                let chain = Chain::of_lists(state, false);
+                let Links { before, behind, .. } = self.get(state, chain.row(list))?;
+                self.unlink(state, &chain, before, behind)?;
+                let before = self.before_list(state, &chain, place)?;
+                self.link(state, &chain, before, list, list)
+            }
+        }
+    }
+
+    /// Takes up to `most` blocks out of the first deleted list; the list itself once it has none. How many rows went;
+    /// `None`: there is no deleted list.
+    pub fn drain(&mut self, state: &State, most: usize) -> Result<Option<usize>, ColdLeaf> {
+        let dead = Chain::of_lists(state, true);
+        let list = self.get(state, dead.row(0))?.behind;
+        if list == 0 {
+            return Ok(None);
+        }
+        let links = self.get(state, dead.row(list))?;
+        let chain = Chain::of_blocks(state, list, Attributes::decode(links.value).shift);
+        let (mut block, mut drained) = (self.get(state, chain.row(0))?.behind, 0);
+        while block != 0 && drained < most {
+            let at = self.take(state, chain.row(block))?;
+            block = std::mem::take(&mut self.rows[at].new).behind;
+            drained += 1;
+        }
+        if drained > 0 {
+            let at = self.take(state, chain.row(0))?;
+            self.rows[at].new.behind = block;
+            let at = self.take(state, chain.row(block))?;
+            self.rows[at].new.before = 0;
+            return Ok(Some(drained));
+        }
+        let at = self.take(state, dead.row(list))?;
+        self.rows[at].new = Links::default();
+        let at = self.take(state, dead.row(0))?;
+        self.rows[at].new.behind = links.behind;
+        let at = self.take(state, dead.row(links.behind))?;
+        self.rows[at].new.before = 0;
+        Ok(Some(1))
+    }
+
+    fn move_blocks(
+        &mut self,
+        state: &State,
+        (from, first, last): (u32, u32, u32),
+        to: u32,
+        place: Place<u32>,
+    ) -> Outcome {
+        let (shift, other) = (self.alive(state, from)?.shift, self.alive(state, to)?.shift);
+        if shift != other {
+            return meaningless(format!("lists {from} and {to} have blocks of different sizes"));
+        }
+        let (source, target) = (Chain::of_blocks(state, from, shift), Chain::of_blocks(state, to, shift));
+        let mut stretch = vec![first];
+        while stretch[stretch.len() - 1] != last {
+            let links = self.block(state, &source, from, stretch[stretch.len() - 1])?;
+            // A ring that does not come back is damage, and no reason to hang.
+            if links.behind == 0 || stretch.len() >= 1 << 28 {
+                return meaningless(format!("block {last} does not follow block {first} in list {from}, or no more"));
+            }
+            stretch.push(links.behind);
+        }
+        if let Place::After(other) = place
+            && stretch.contains(&other)
+        {
+            return meaningless(format!("blocks cannot be moved behind one of themselves, block {other}"));
+        }
+        let before = self.block(state, &source, from, first)?.before;
+        let behind = self.block(state, &source, from, last)?.behind;
+        self.unlink(state, &source, before, behind)?;
+        let before = self.before_block(state, &target, to, place)?;
+        if from != to {
+            for block in &stretch {
+                let at = self.take(state, source.row(*block))?;
+                self.rows[at].new.value = to;
+            }
+        }
+        self.link(state, &target, before, first, last)
+    }
+}
+
+/// Where a block is: its pool, its list, and what that is like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Owner {
+    pub pool: Pool,
+    pub attributes: Attributes,
+}
+
+/// The list of a block, and the chain through it.
+fn place_of(state: &State, staged: &Staged, block: BlockId) -> Outcome<(u32, Attributes, Chain, Links)> {
+    let (shift, number) = block.parts();
+    let table = state.tables.pool(shift).unwrap_or_default().table;
+    let links = match number {
+        0 => Links::default(),
+        _ => staged.get(state, Row { table, at: number.into() })?,
+    };
+    if links.is_none() {
+        return meaningless(format!("block {} is in no ordered list, or no more", block.0));
+    }
+    let attributes = staged.alive(state, links.value)?;
+    Ok((links.value, attributes, Chain::of_blocks(state, links.value, shift), links))
+}
+
+/// See [`Owner`].
+pub(crate) fn owner(state: &State, staged: &Staged, block: BlockId) -> Outcome<Owner> {
+    let (_, attributes, ..) = place_of(state, staged, block)?;
+    Ok(Owner { pool: state.tables.pool(attributes.shift).unwrap_or_default(), attributes })
+}
+
+/// The neighbour of a block.
+pub(crate) fn beside(state: &State, staged: &Staged, block: BlockId, behind: bool) -> Outcome<Option<BlockId>> {
+    let (_, _, _, links) = place_of(state, staged, block)?;
+    let number = if behind { links.behind } else { links.before };
+    Ok((number != 0).then(|| BlockId::new(block.parts().0, number)))
+}
+
+/// Up to `most` blocks of a list, in order, from the one behind `after` on. False: there are no more behind them.
+pub(crate) fn blocks(
+    state: &State,
+    staged: &Staged,
+    list: OrderedId,
+    after: Option<BlockId>,
+    most: usize,
+    into: &mut Vec<BlockId>,
+) -> Outcome<bool> {
+    let shift = staged.alive(state, list.0)?.shift;
+    let chain = Chain::of_blocks(state, list.0, shift);
+    let mut number = match after {
+        None => staged.get(state, chain.row(0))?.behind,
+        Some(after) => staged.block(state, &chain, list.0, after.parts().1)?.behind,
+    };
+    while number != 0 {
+        if into.len() >= most {
+            return Ok(true);
+        }
+        into.push(BlockId::new(shift, number));
+        number = staged.block(state, &chain, list.0, number)?.behind;
+    }
+    Ok(false)
+}
+
+/// All lists, in order.
+pub(crate) fn lists(state: &State, staged: &Staged) -> Outcome<Vec<OrderedId>> {
+    let chain = Chain::of_lists(state, false);
+    let mut lists = Vec::new();
+    if state.tables.lists == ListId(0) {
+        return Ok(lists);
+    }
+    let mut number = staged.get(state, chain.row(0))?.behind;
+    while number != 0 {
+        lists.push(OrderedId(number));
+        number = staged.get(state, chain.row(number))?.behind;
+    }
+    Ok(lists)
+}
