@@ -1,20 +1,96 @@
 //! The content of a disk, to be compared with a state of the model.
 
+use crate::model::lists::{Lists, content_of, head_hash, read};
 use crate::model::{State, VolumeState, Volumes, block_hash, with_snapshot};
 use crate::rng::{index, mix, narrow, wide};
-use lode::{Compression, Disk, Volume};
+use lode::{BlockId, Compression, Disk, OrderedId, Volume};
 
 /// A hash of all volumes and snapshots: equal to [`State::hash`] of the state that the disk has.
 pub fn content_hash(disk: &Disk) -> lode::Result<u64> {
     let names = disk.volumes()?.into_iter().map(|info| info.name).collect();
-    let mut hash = volumes_hash(names, |name| disk.volume(name))?;
+    let mut hash = mix(volumes_hash(names, |name| disk.volume(name))?, lists_hash(disk, None)?);
     let mut snapshots = disk.snapshots();
     snapshots.sort_by(|a, b| a.name.cmp(&b.name));
     for snapshot in snapshots {
         let volumes = volumes_hash(snapshot.volumes, |name| disk.volume_at(&snapshot.name, name))?;
-        hash = with_snapshot(hash, &snapshot.name, volumes);
+        let seen = mix(volumes, lists_hash(disk, Some(&snapshot.name))?);
+        hash = with_snapshot(hash, &snapshot.name, seen);
     }
     Ok(hash)
+}
+
+/// The blocks of a list, now or as a snapshot sees it, each with what it holds.
+pub fn blocks_of(disk: &Disk, at: Option<&str>, list: OrderedId, size: u32) -> lode::Result<Vec<(BlockId, Vec<u8>)>> {
+    let blocks = match at {
+        None => disk.blocks(list)?,
+        Some(snapshot) => disk.blocks_at(snapshot, list)?,
+    };
+    let read = |block: BlockId| {
+        let mut bytes = vec![0x55; index(size)];
+        match at {
+            None => disk.read_block(block, 0, &mut bytes)?,
+            Some(snapshot) => disk.read_block_at(snapshot, block, 0, &mut bytes)?,
+        }
+        Ok((block, bytes))
+    };
+    blocks.into_iter().map(read).collect()
+}
+
+fn lists_of(disk: &Disk, at: Option<&str>) -> lode::Result<Vec<lode::ListInfo>> {
+    match at {
+        None => disk.lists()?.into_iter().map(|list| disk.list(list)).collect(),
+        Some(snapshot) => disk.lists_at(snapshot)?.into_iter().map(|list| disk.list_at(snapshot, list)).collect(),
+    }
+}
+
+fn lists_hash(disk: &Disk, at: Option<&str>) -> lode::Result<u64> {
+    let lists = lists_of(disk, at)?;
+    let mut hash = wide(lists.len());
+    for info in lists {
+        let compressed = info.compression != Compression::None;
+        hash = mix(hash, head_hash(info.list.0, info.block_bytes, compressed));
+        for (block, bytes) in blocks_of(disk, at, info.list, info.block_bytes)? {
+            hash = mix(mix(hash, block.0), content_of(&bytes));
+        }
+    }
+    Ok(hash)
+}
+
+/// In words, how the lists of a disk, or of a snapshot of it, differ from what was expected.
+fn list_differences(of: &str, disk: &Disk, at: Option<&str>, expected: &Lists) -> Vec<String> {
+    let lists = match lists_of(disk, at) {
+        Ok(lists) => lists,
+        Err(error) => return vec![format!("{of}the lists cannot be read: {error}")],
+    };
+    let heads: Vec<(u32, u32, bool)> =
+        lists.iter().map(|info| (info.list.0, info.block_bytes, info.compression != Compression::None)).collect();
+    let right: Vec<(u32, u32, bool)> =
+        expected.iter().map(|state| (state.list, state.block_bytes, state.compressed)).collect();
+    if heads != right {
+        return vec![format!("{of}the lists are {heads:?}, expected {right:?}")];
+    }
+    let mut words = Vec::new();
+    for (info, state) in lists.into_iter().zip(expected) {
+        let found = match blocks_of(disk, at, info.list, info.block_bytes) {
+            Ok(found) => found,
+            Err(error) => {
+                words.push(format!("{of}list {} cannot be read: {error}", info.list.0));
+                continue;
+            }
+        };
+        let ids = |blocks: &[(BlockId, Vec<u8>)]| blocks.iter().map(|(block, _)| block.0).collect::<Vec<_>>();
+        let right: Vec<(BlockId, Vec<u8>)> = state
+            .blocks
+            .iter()
+            .map(|(block, content)| (BlockId(*block), read(content.as_ref(), state.block_bytes)))
+            .collect();
+        if ids(&found) != ids(&right) {
+            words.push(format!("{of}list {}: blocks {:?}, expected {:?}", info.list.0, ids(&found), ids(&right)));
+        } else if let Some(at) = (0..found.len()).find(|at| found[*at] != right[*at]) {
+            words.push(format!("{of}list {}: block {} differs", info.list.0, found[at].0.0));
+        }
+    }
+    words
 }
 
 fn volumes_hash(mut names: Vec<String>, find: impl Fn(&str) -> lode::Result<Volume>) -> lode::Result<u64> {
@@ -53,6 +129,7 @@ pub fn difference(disk: &Disk, state: &State) -> String {
         Err(error) => return format!("the volumes cannot be listed: {error}"),
     };
     let mut words = differences("", names, &state.volumes, |name| disk.volume(name));
+    words.extend(list_differences("", disk, None, &state.lists));
     let snapshots = disk.snapshots();
     for name in state.snapshots.keys().filter(|name| !snapshots.iter().any(|snapshot| &snapshot.name == *name)) {
         words.push(format!("snapshot {name} is missing"));
@@ -61,8 +138,10 @@ pub fn difference(disk: &Disk, state: &State) -> String {
         let find = |name: &str| disk.volume_at(&snapshot.name, name);
         match state.snapshots.get(&snapshot.name) {
             None => words.push(format!("snapshot {} should not be", snapshot.name)),
-            Some(volumes) => {
-                words.extend(differences(&format!("{}: ", snapshot.name), snapshot.volumes.clone(), volumes, find))
+            Some(seen) => {
+                let of = format!("{}: ", snapshot.name);
+                words.extend(differences(&of, snapshot.volumes.clone(), &seen.volumes, find));
+                words.extend(list_differences(&of, disk, Some(&snapshot.name), &seen.lists));
             }
         }
     }
@@ -116,9 +195,14 @@ pub fn first_difference(name: &str, volume: &VolumeState, bytes: &[u8]) -> Optio
     differing(name, 0, bytes, &expected)
 }
 
+/// The first byte that differs.
+pub fn first_byte(found: &[u8], expected: &[u8]) -> Option<usize> {
+    found.iter().zip(expected).position(|(a, b)| a != b)
+}
+
 /// Where bytes that were read at an offset first differ from what was expected.
 pub fn differing(name: &str, offset: u64, found: &[u8], expected: &[u8]) -> Option<String> {
-    let at = found.iter().zip(expected).position(|(a, b)| a != b)?;
+    let at = first_byte(found, expected)?;
     let count = found.iter().zip(expected).filter(|(a, b)| a != b).count();
     let shown = |bytes: &[u8]| bytes[at..bytes.len().min(at + 8)].to_vec();
     let place = offset + wide(at);

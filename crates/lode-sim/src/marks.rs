@@ -9,6 +9,7 @@ use crate::torture::Plan;
 /// Reached by every crash of the scripts.
 pub const CRASHES: &[&str] = &[
     "cleaner: cold leaf loaded",
+    "lists: looked for free numbers",
     "load: replayed discard on a cold leaf",
     "reader: valid batch behind the end",
     "recovery: announced zone goes on behind the end",
@@ -31,6 +32,7 @@ pub const CRASHES: &[&str] = &[
     "unit: a block folded since another change follows",
     "unit: base of a partial write changed meanwhile",
     "unit: committed in a chain of batches",
+    "unit: conflict on an ordered list",
     "unit: conflict with a volume cut short",
     "unit: its last block cut at the commit",
 ];

@@ -8,8 +8,11 @@
 //! Blocks that are zero and blocks that are not there are the same here, since they read the same.
 //! Errors of media are not modelled.
 
+pub mod lists;
+
 use crate::rng::{hash_bytes, mix, narrow, wide};
-use std::collections::BTreeMap;
+use lists::{ListOp, Lists, block_mut, lists_hash, with_written};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// How many blocks share one piece of a volume's table: what is copied when a block changes.
@@ -152,12 +155,23 @@ pub type Volumes = BTreeMap<String, Arc<VolumeState>>;
 pub struct State {
     /// The volumes by name.
     pub volumes: Volumes,
-    /// The volumes as they were when each snapshot was taken, by its name.
-    pub snapshots: BTreeMap<String, Arc<Volumes>>,
+    /// The ordered lists.
+    pub lists: Lists,
+    /// The volumes and lists as they were when each snapshot was taken, by its name.
+    pub snapshots: BTreeMap<String, Arc<Seen>>,
 }
 
-fn volumes_hash(volumes: &Volumes) -> u64 {
-    volumes.iter().fold(0, |hash, (name, volume)| mix(hash, volume.hash(name)))
+/// What a snapshot sees.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// The volumes by name.
+    pub volumes: Volumes,
+    /// The ordered lists.
+    pub lists: Lists,
+}
+
+fn seen_hash(volumes: &Volumes, lists: &Lists) -> u64 {
+    mix(volumes.iter().fold(0, |hash, (name, volume)| mix(hash, volume.hash(name))), lists_hash(lists))
 }
 
 /// The hash of a state with a snapshot more.
@@ -168,9 +182,9 @@ pub fn with_snapshot(hash: u64, name: &str, volumes: u64) -> u64 {
 impl State {
     /// A hash of all that a client can see.
     pub fn hash(&self) -> u64 {
+        let now = seen_hash(&self.volumes, &self.lists);
         let snapshots = self.snapshots.iter();
-        snapshots
-            .fold(volumes_hash(&self.volumes), |hash, (name, volumes)| with_snapshot(hash, name, volumes_hash(volumes)))
+        snapshots.fold(now, |hash, (name, seen)| with_snapshot(hash, name, seen_hash(&seen.volumes, &seen.lists)))
     }
 
     fn volume_mut(&mut self, name: &str) -> &mut VolumeState {
@@ -193,9 +207,29 @@ struct Shadow {
 pub struct UnitState {
     /// By name and generation: a volume made again is another one.
     shadows: BTreeMap<(String, u64), Shadow>,
+    /// What it did to lists, to be done again at the commit.
+    log: Vec<ListOp>,
+    /// Blocks of lists as it wrote them.
+    written: BTreeMap<u64, Arc<[u8]>>,
 }
 
 impl UnitState {
+    /// The lists as the unit would leave them; `None`: what it did has no meaning on these.
+    fn lists_on(&self, lists: &Lists) -> Option<Lists> {
+        let (mut lists, mut gone) = (lists.clone(), BTreeSet::new());
+        for op in &self.log {
+            op.apply(&mut lists, &mut gone)?;
+        }
+        for (block, bytes) in &self.written {
+            match block_mut(&mut lists, *block) {
+                Some((content, _)) => *content = Some(Arc::clone(bytes)),
+                None if gone.contains(block) => {} // It deleted the list itself.
+                None => return None,
+            }
+        }
+        Some(lists)
+    }
+
     fn shadow(&self, name: &str, volume: &VolumeState) -> Option<&Shadow> {
         self.shadows.get(&(name.to_owned(), volume.generation))
     }
@@ -320,13 +354,14 @@ impl Model {
         let mut state = State::clone(self.now());
         let mut volumes = state.volumes.clone();
         volumes.retain(|volume, _| of.is_empty() || of.contains(volume));
-        state.snapshots.insert(name.to_owned(), Arc::new(volumes));
+        let lists = if of.is_empty() { state.lists.clone() } else { Lists::new() };
+        state.snapshots.insert(name.to_owned(), Arc::new(Seen { volumes, lists }));
         self.push(state);
     }
 
     /// The volume as a snapshot has it, if it is the same volume still.
     pub fn volume_at(&self, snapshot: &str, name: &str) -> Option<&Arc<VolumeState>> {
-        let then = self.now().snapshots.get(snapshot)?.get(name)?;
+        let then = self.now().snapshots.get(snapshot)?.volumes.get(name)?;
         self.volume(name).filter(|now| now.generation == then.generation).map(|_| then)
     }
 
@@ -365,6 +400,43 @@ impl Model {
     /// Makes a range read as zeros.
     pub fn discard(&mut self, name: &str, offset: u64, bytes: u64) {
         self.write(name, offset, &vec![0; narrow(bytes)]);
+    }
+
+    /// Does an operation on lists that has a meaning.
+    pub fn list_op(&mut self, op: &ListOp) {
+        let mut state = State::clone(self.now());
+        op.apply(&mut state.lists, &mut BTreeSet::new()).expect("the model is only asked for what has a meaning");
+        self.push(state);
+    }
+
+    /// Writes into a block of a list.
+    pub fn list_write(&mut self, block: u64, offset: u32, data: &[u8]) {
+        let mut state = State::clone(self.now());
+        let (content, size) = block_mut(&mut state.lists, block).expect("the model is only asked for blocks it has");
+        *content = Some(with_written(content.as_ref(), size, offset, data));
+        self.push(state);
+    }
+
+    /// The lists as a unit sees them; `None`: what it did has no meaning any more.
+    pub fn unit_lists(&self, unit: u32) -> Option<Lists> {
+        self.units[&unit].lists_on(&self.now().lists)
+    }
+
+    /// Does an operation on lists in a unit.
+    pub fn unit_list_op(&mut self, unit: u32, op: ListOp) {
+        let unit = self.units.get_mut(&unit).expect("the model is only asked for open units");
+        if let ListOp::Remove(_, block) = op {
+            unit.written.remove(&block);
+        }
+        unit.log.push(op);
+    }
+
+    /// Writes into a block of a list in a unit.
+    pub fn unit_list_write(&mut self, unit: u32, block: u64, offset: u32, data: &[u8]) {
+        let mut lists = self.unit_lists(unit).expect("the model is only asked for what has a meaning");
+        let (content, size) = block_mut(&mut lists, block).expect("the model is only asked for blocks it has");
+        let bytes = with_written(content.as_ref(), size, offset, data);
+        self.units.get_mut(&unit).expect("it is open").written.insert(block, bytes);
     }
 
     /// Begins a unit.
@@ -447,6 +519,10 @@ impl Model {
     pub fn commit(&mut self, unit: u32) -> Committed {
         let unit = self.units.remove(&unit).expect("the model is only asked for open units");
         let mut state = State::clone(self.now());
+        match unit.lists_on(&state.lists) {
+            Some(lists) => state.lists = lists,
+            None => return Committed::Conflict,
+        }
         for ((name, generation), shadow) in unit.shadows {
             match state.volumes.get_mut(&name) {
                 Some(volume) if volume.generation == generation => {

@@ -16,6 +16,7 @@ use lode_media::Medium;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+mod lists;
 mod snapshots;
 mod units;
 mod upkeep;
@@ -360,6 +361,7 @@ impl<'a> Run<'a> {
             Op::TakeSnapshot(snapshot, of) => self.take_snapshot(*snapshot, *of),
             Op::DeleteSnapshot(snapshot) => self.delete_snapshot(*snapshot),
             Op::RollBack(snapshot, volume) => self.roll_back(*snapshot, *volume),
+            Op::Lists(draw) => self.in_lists(draw, at),
             unit_op => self.in_unit(unit_op, at),
         }
     }

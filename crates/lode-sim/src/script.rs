@@ -95,6 +95,19 @@ pub enum Op {
     DeleteSnapshot(u8),
     /// Asks what of a volume changed since a snapshot, and goes back to it.
     RollBack(u8, VolumeNumber),
+    /// Something with ordered lists.
+    Lists(ListDraw),
+}
+
+/// An operation on ordered lists before it is known what is there: see `run::lists`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListDraw {
+    /// In a unit, or by itself.
+    pub unit: Option<UnitNumber>,
+    /// What kind of operation.
+    pub kind: u8,
+    /// Which list, which blocks, which place: each modulo what there is.
+    pub picks: [u16; 4],
 }
 
 /// The name of a volume.

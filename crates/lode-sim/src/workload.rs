@@ -5,12 +5,15 @@
 
 use crate::model::Model;
 use crate::rng::{Rng, index, mix, narrow};
-use crate::script::{Fill, Op, Script, ScriptId, ScriptOptions, VolumeNumber, snapshot_name, volume_name};
+use crate::script::{Fill, ListDraw, Op, Script, ScriptId, ScriptOptions, VolumeNumber, snapshot_name, volume_name};
 use crate::trace::Erased;
 use lode_media::Geometry;
 
 mod short;
 pub use short::short_scripts;
+
+/// So that the scripts that are pinned in tests have no lists.
+const LISTS_SEED: u64 = 0x4C49_0010;
 
 /// The most units open at once in a script.
 const UNITS_MAX: u32 = 3;
@@ -87,9 +90,11 @@ fn random(id: ScriptId) -> Script {
     let mut draw = Draw { rng, model: Model::new(), geometry, next_unit: 0, ops: Vec::new(), budget };
     draw.create();
     let mut snapshots = Snapshots::draw(id.seed());
+    let mut lists = Lists::draw(id.seed());
     for _ in 1..length {
         draw.next(&weights);
         snapshots.next(&mut draw);
+        lists.next(&mut draw);
     }
     Script { id, geometry, erased, options, prelude: 0, ops: draw.ops }
 }
@@ -127,6 +132,30 @@ impl Snapshots {
         }
         let of = draw.volume().filter(|_| self.rng.percent(25)).map(|(volume, ..)| volume);
         draw.push(Op::TakeSnapshot(number, of));
+    }
+}
+
+/// Ordered lists come in between, drawn by themselves: in a third of all scripts.
+struct Lists {
+    rng: Rng,
+    percent: u64,
+}
+
+impl Lists {
+    fn draw(seed: u64) -> Self {
+        let mut rng = Rng::new(mix(seed, LISTS_SEED));
+        let percent = *rng.pick(&[0, 0, 0, 0, 30, 60]);
+        Lists { rng, percent }
+    }
+
+    fn next(&mut self, draw: &mut Draw) {
+        while self.percent > 0 && self.rng.percent(self.percent) {
+            let units = draw.model.units();
+            let unit = if units.is_empty() || self.rng.percent(50) { None } else { Some(*self.rng.pick(&units)) };
+            let kind = u8::try_from(self.rng.below(18)).expect("small");
+            let picks = [(); 4].map(|()| u16::try_from(self.rng.below(1 << 16)).expect("16 bits"));
+            draw.push(Op::Lists(ListDraw { unit, kind, picks }));
+        }
     }
 }
 

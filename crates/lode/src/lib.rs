@@ -65,9 +65,9 @@ pub use disk::options::{
 pub use disk::outcomes::UnitStatus;
 pub use error::{Error, ErrorKind, Result};
 pub use format::{describe, records::Compression};
+pub use inspect::{BatchView, SegmentView};
 pub use lists::{ListInfo, ListOptions};
 pub use ordered::Place;
-pub use inspect::{BatchView, SegmentView};
 pub use roots::probe;
 pub use shape::{SMALLEST_ZONES, default_zone_bytes};
 pub use types::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BlockId, ListId, Lsn, OrderedId, SnapshotId, UnitId};

@@ -76,7 +76,8 @@ impl Inner {
 
     fn all_blocks(&self, list: OrderedId, at: Option<SnapshotId>) -> Result<Vec<BlockId>> {
         for turn in 0.. {
-            let (most, before) = if turn < PATIENCE { (WALK_STEP, self.core.lock().lists_changed) } else { (usize::MAX, 0) };
+            let (most, before) =
+                if turn < PATIENCE { (WALK_STEP, self.core.lock().lists_changed) } else { (usize::MAX, 0) };
             let mut blocks: Vec<BlockId> = Vec::new();
             loop {
                 let mut step = Vec::new();
@@ -142,6 +143,13 @@ impl Disk {
     /// What an ordered list is like. `NotFound`.
     pub fn list(&self, list: OrderedId) -> Result<ListInfo> {
         let attributes = self.inner().look(None, |state, staged| staged.alive(state, list.0))?;
+        Ok(ListInfo { list, block_bytes: 1 << attributes.shift, compression: attributes.compression })
+    }
+
+    /// As [`Disk::list`], as a snapshot sees it. `NotFound`.
+    pub fn list_at(&self, snapshot: &str, list: OrderedId) -> Result<ListInfo> {
+        let at = Some(self.snapshot_id(snapshot)?);
+        let attributes = self.inner().look(at, |state, staged| staged.alive(state, list.0))?;
         Ok(ListInfo { list, block_bytes: 1 << attributes.shift, compression: attributes.compression })
     }
 

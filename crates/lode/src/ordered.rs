@@ -230,6 +230,7 @@ impl Staged {
     fn committed(&self, state: &State, row: Row) -> Result<Links, ColdLeaf> {
         let found = match self.at {
             None => state.lookup(row.table, row.at)?,
+            Some(snapshot) if !state.versions.is_of(snapshot, row.table) => None,
             Some(snapshot) => state.lookup_at(row.table, snapshot, row.at)?,
         };
         Ok(found.map_or(Links::default(), Links::new))
@@ -517,9 +518,6 @@ pub(crate) fn blocks(
 pub(crate) fn lists(state: &State, staged: &Staged) -> Outcome<Vec<OrderedId>> {
     let chain = Chain::of_lists(state, false);
     let mut lists = Vec::new();
-    if state.tables.lists == ListId(0) {
-        return Ok(lists);
-    }
     let mut number = staged.get(state, chain.row(0))?.behind;
     while number != 0 {
         lists.push(OrderedId(number));

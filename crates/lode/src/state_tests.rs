@@ -19,6 +19,7 @@ pub(crate) fn list(list: u32, state: ListState) -> ListMeta {
         block_shift,
         compression,
         state,
+        form: crate::format::records::Form::Indexed,
         bytes,
         name,
         parent,

@@ -50,7 +50,9 @@ impl Inner {
             for list in ring(what, lists.get(&anchor), |number| lists.get(&row_of_list(number)), report) {
                 let value = owned.remove(&list);
                 if value.is_none_or(|value| (value & DEAD != 0) != dead) {
-                    report.problems.push(format!("ordered list {list} is among {what}, with attributes {value:?} (O2)"));
+                    report
+                        .problems
+                        .push(format!("ordered list {list} is among {what}, with attributes {value:?} (O2)"));
                 }
             }
         }
@@ -85,7 +87,9 @@ impl Inner {
         }
         for (shift, rows) in &blocks_of {
             for (block, (_, _, list)) in rows {
-                report.problems.push(format!("block {block} of 2^{shift} bytes names list {list}, and is not in it (O1)"));
+                report
+                    .problems
+                    .push(format!("block {block} of 2^{shift} bytes names list {list}, and is not in it (O1)"));
             }
         }
     }

@@ -96,10 +96,12 @@ impl Numbers {
     fn new(state: &State, table: ListId) -> Numbers {
         let shape = &state.shape;
         let stride = if table == state.tables.lists { 2 } else { 1 };
-        let used = state.lists.get(&table).and_then(|list| list.sections.iter().last()).map_or(0, |(number, section)| {
-            let leaf = section.slots.iter().rposition(|slot| !matches!(slot, Slot::Absent)).map_or(0, |leaf| leaf + 1);
-            (u64::from(number) << shape.section_blocks_shift()) + (crate::types::len_u64(leaf) << shape.leaf_shift)
-        });
+        let used =
+            state.lists.get(&table).and_then(|list| list.sections.iter().last()).map_or(0, |(number, section)| {
+                let leaf =
+                    section.slots.iter().rposition(|slot| !matches!(slot, Slot::Absent)).map_or(0, |leaf| leaf + 1);
+                (u64::from(number) << shape.section_blocks_shift()) + (crate::types::len_u64(leaf) << shape.leaf_shift)
+            });
         let limit = (shape.blocks_max() / stride).min(Location::NEIGHBOURS_MAX.into()) - 1;
         let next = low_u32((used / stride).max(1));
         Numbers {
@@ -127,13 +129,15 @@ impl Numbers {
             if generation + 2 > generations.now() {
                 generations.advance();
             }
-            let now = generations.now();
-            if let Some((_, number)) = self.waiting.pop_front_if(|(generation, _)| *generation + 2 <= now) {
-                return Ok(number);
+            if let Some((generation, number)) = self.waiting.pop_front() {
+                if generation + 2 <= generations.now() {
+                    return Ok(number);
+                }
+                self.waiting.push_front((generation, number));
             }
         }
         // Old ones are looked for as new ones are taken, so that each section is paid for by as many.
-        let taken = u64::from(self.next - self.start) * self.stride >> self.rows_shift;
+        let taken = (u64::from(self.next - self.start) * self.stride) >> self.rows_shift;
         if self.looked <= self.section_of(self.start - 1) && self.start > 1 && taken > u64::from(self.looked) {
             return Err(Lacking::Look);
         }

@@ -315,7 +315,9 @@ impl Core {
     pub fn take_number(&mut self, disk: &Inner, table: ListId) -> std::result::Result<u32, Again> {
         self.numbers_of(table).take(&disk.generations).map_err(|lacking| match lacking {
             Lacking::Look => Again::Numbers(table),
-            Lacking::Numbers => Again::Never(Error::new(ErrorKind::Full, "all numbers for blocks, or lists, are in use")),
+            Lacking::Numbers => {
+                Again::Never(Error::new(ErrorKind::Full, "all numbers for blocks, or lists, are in use"))
+            }
         })
     }
 

@@ -99,7 +99,11 @@ impl Inner {
                 name: list.meta.name.clone(),
                 id: SnapshotId(list.meta.list.0),
                 made: list.meta.made,
-                volumes: core.state.volumes_at(SnapshotId(list.meta.list.0)).map(|(_, meta)| meta.name.clone()).collect(),
+                volumes: core
+                    .state
+                    .volumes_at(SnapshotId(list.meta.list.0))
+                    .map(|(_, meta)| meta.name.clone())
+                    .collect(),
             })
             .collect();
         snapshots.sort_by_key(|snapshot| snapshot.id);
@@ -109,7 +113,9 @@ impl Inner {
     /// Makes the layer that a change of a list needs (S1). It changes nothing that anybody sees. `Full` only for new
     /// data (P5).
     pub(crate) fn make_layer(&self, list: ListId, claim: Claim) -> Result<()> {
-        self.with_room(0, LIST_RECORD, Claim::Urgent, |core| {
+        // The keeper must not wait for itself.
+        let room = if claim == Claim::Keeper { Claim::Keeper } else { Claim::Urgent };
+        self.with_room(0, LIST_RECORD, room, |core| {
             let Some((snapshot, None)) = core.state.keeper_of(list) else { return Ok(()) };
             if claim == Claim::Data && !core.promises(self.shape.list_charge()) {
                 return Err(self.full(core, self.shape.list_charge()));
