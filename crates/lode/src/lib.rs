@@ -60,13 +60,13 @@ pub use marks::marks;
 pub use check::{CheckReport, Damage, ScrubReport};
 pub use disk::open::Disk;
 pub use disk::options::{
-    Counters, DiskInfo, FormatOptions, OpenOptions, SnapshotInfo, SnapshotOptions, Survive, VolumeInfo, VolumeOptions,
+    Counters, DiskInfo, FormatOptions, ListInfo, ListOptions, OpenOptions, SnapshotInfo, SnapshotOptions, Survive,
+    VolumeInfo, VolumeOptions,
 };
 pub use disk::outcomes::UnitStatus;
 pub use error::{Error, ErrorKind, Result};
 pub use format::{describe, records::Compression};
 pub use inspect::{BatchView, SegmentView};
-pub use lists::{ListInfo, ListOptions};
 pub use ordered::Place;
 pub use roots::probe;
 pub use shape::{SMALLEST_ZONES, default_zone_bytes};

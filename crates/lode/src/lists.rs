@@ -2,10 +2,10 @@
 
 use crate::disk::Inner;
 use crate::disk::open::Disk;
+use crate::disk::options::{ListInfo, ListOptions};
 use crate::disk::ordered::number_in;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::records::Compression;
-use crate::ordered::{self, Attributes, Op, Owner, Place, Refused, Staged};
+use crate::ordered::{self, Op, Owner, Place, Refused, Staged};
 use crate::state::State;
 use crate::types::{BlockId, Lsn, OrderedId, SnapshotId, index, len_u64};
 use crate::unit::Unit;
@@ -16,45 +16,6 @@ use std::sync::Arc;
 const WALK_STEP: usize = 1024;
 /// So often a walk begins again because lists have changed, before it is done in one hold.
 const PATIENCE: usize = 8;
-
-/// What a new ordered list is like.
-#[derive(Clone, Copy, Debug)]
-pub struct ListOptions {
-    /// Bytes of its blocks: a power of two.
-    pub block_bytes: u32,
-    /// How its blocks are stored.
-    pub compression: Compression,
-}
-
-impl Default for ListOptions {
-    fn default() -> Self {
-        ListOptions { block_bytes: 4096, compression: Compression::None }
-    }
-}
-
-impl ListOptions {
-    pub(crate) fn attributes(&self) -> Result<Attributes> {
-        if !self.block_bytes.is_power_of_two() {
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!("a block size of {} bytes: expected a power of two", self.block_bytes),
-            ));
-        }
-        let shift = u8::try_from(self.block_bytes.ilog2()).expect("at most 31");
-        Ok(Attributes { shift, compression: self.compression, dead: false })
-    }
-}
-
-/// What there is to say about an ordered list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ListInfo {
-    /// Its name.
-    pub list: OrderedId,
-    /// Bytes of its blocks.
-    pub block_bytes: u32,
-    /// How they are stored.
-    pub compression: Compression,
-}
 
 impl Inner {
     /// Looks something up in the tables of lists, now or as a snapshot sees them.

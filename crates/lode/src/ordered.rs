@@ -204,7 +204,7 @@ impl Staged {
     }
 
     fn find(&self, row: Row) -> Option<usize> {
-        if self.rows.len() <= FEW {
+        if self.rows.len() <= FEW && self.index.is_empty() {
             return self.rows.iter().position(|change| change.row == row);
         }
         self.index.get(&row).copied()
@@ -394,8 +394,11 @@ impl Staged {
         let chain = Chain::of_blocks(state, list, Attributes::decode(links.value).shift);
         let (mut block, mut drained) = (self.get(state, chain.row(0))?.behind, 0);
         while block != 0 && drained < most {
-            let at = self.take(state, chain.row(block))?;
-            block = std::mem::take(&mut self.rows[at].new).behind;
+            // Nobody asks for these rows again: they need not be found.
+            let row = chain.row(block);
+            let old = self.committed(state, row)?;
+            self.rows.push(Change { row, old, new: Links::default() });
+            block = old.behind;
             drained += 1;
         }
         if drained > 0 {

@@ -345,7 +345,7 @@ impl State {
 
     fn put_now(&mut self, list: ListId, block: u64, place: Location, checksum: u32, old: Location, lsn: Lsn) {
         self.map_put(list, block, place, checksum, lsn);
-        if self.touch_zone(place.zone(), lsn) {
+        if !place.is_none() && self.touch_zone(place.zone(), lsn) {
             self.zones.add(place);
         }
         if !old.is_none() && self.touch_zone(old.zone(), lsn) {

@@ -10,6 +10,7 @@ mod clean;
 mod commit;
 mod compress;
 mod fill;
+mod lists;
 mod memory;
 mod nbd;
 mod open;
@@ -32,7 +33,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 /// The benches, in the order in which all of them run.
-pub const NAMES: [&str; 18] = [
+pub const NAMES: [&str; 21] = [
     "fill",
     "commit1",
     "commit1x4",
@@ -51,6 +52,9 @@ pub const NAMES: [&str; 18] = [
     "snapshot",
     "after-snapshot",
     "snapshots-1000",
+    "list-insert",
+    "list-delete",
+    "list-drop",
 ];
 
 /// How to measure.
@@ -93,6 +97,9 @@ pub fn run(name: &str, settings: &Settings) -> Result<Report> {
         "snapshot" => snapshots::take_one(settings),
         "after-snapshot" => snapshots::after(settings),
         "snapshots-1000" => snapshots::thousand(settings),
+        "list-insert" => lists::insert(settings),
+        "list-delete" => lists::delete(settings),
+        "list-drop" => lists::drop_list(settings),
         _ => Err(Failure::usage(format!("bench: expected one of {}, found {name:?}", NAMES.join(", ")))),
     }
 }

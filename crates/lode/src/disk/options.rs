@@ -1,8 +1,10 @@
 //! What callers choose and what they are told: plain data.
 
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::records::Compression;
+use crate::ordered::Attributes;
 use crate::shape::Shape;
-use crate::types::{ListId, Lsn, SnapshotId};
+use crate::types::{ListId, Lsn, OrderedId, SnapshotId};
 
 /// Which failures a flush protects from (P3). Cost: `Process` an append, `Power` an append and a device sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,6 +148,45 @@ pub struct DiskInfo {
     pub trouble: Option<String>,
     /// How many volumes there are.
     pub volumes: usize,
+}
+
+/// What a new ordered list is like.
+#[derive(Clone, Copy, Debug)]
+pub struct ListOptions {
+    /// Bytes of its blocks: a power of two.
+    pub block_bytes: u32,
+    /// How its blocks are stored.
+    pub compression: Compression,
+}
+
+impl Default for ListOptions {
+    fn default() -> Self {
+        ListOptions { block_bytes: 4096, compression: Compression::None }
+    }
+}
+
+impl ListOptions {
+    pub(crate) fn attributes(&self) -> Result<Attributes> {
+        if !self.block_bytes.is_power_of_two() {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!("a block size of {} bytes: expected a power of two", self.block_bytes),
+            ));
+        }
+        let shift = u8::try_from(self.block_bytes.ilog2()).expect("at most 31");
+        Ok(Attributes { shift, compression: self.compression, dead: false })
+    }
+}
+
+/// What there is to say about an ordered list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListInfo {
+    /// Its name.
+    pub list: OrderedId,
+    /// Bytes of its blocks.
+    pub block_bytes: u32,
+    /// How they are stored.
+    pub compression: Compression,
 }
 
 /// How a snapshot is taken.

@@ -7,16 +7,19 @@ use super::space::Claim;
 use super::volumes::LIST_RECORD;
 use super::{Core, Inner, charge};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::records::{Compression, Form, Freed, ListMeta, ListState, Record, encode_one_put, put_bytes};
+use crate::format::records::{Compression, Form, ListMeta, ListState, Record, encode_one_put, put_bytes};
 use crate::ordered::{Attributes, Change, Op, Place, Refused, Row, Staged};
 use crate::shape::BLOCK_CHARGE;
 use crate::state::Kept;
-use crate::types::{BlockId, ListId, Location, Lsn, SnapshotId, len_u32, len_u64};
+use crate::types::{BlockId, ListId, Location, Lsn, SnapshotId, len_u64};
+use smallvec::SmallVec;
 
 /// Rows that a simple operation changes, at most; one more stands for the data of a removed block.
 pub(crate) const ROWS: u32 = 8;
 /// Blocks of a deleted list that are freed in one hold of the lock.
-const DRAINED_AT_ONCE: usize = 128;
+const DRAINED_AT_ONCE: usize = 512;
+/// So many times in one step of the keeper.
+const DRAIN_STEPS: usize = 32;
 
 impl From<Refused> for Again {
     fn from(refused: Refused) -> Again {
@@ -28,73 +31,74 @@ impl From<Refused> for Again {
 }
 
 /// Everything that staged rows come to: asked for before the first record is written.
+#[derive(Default)]
 pub(crate) struct Rows {
-    kept: Vec<Kept>,
-    /// Data of blocks that are no more.
-    discards: Vec<Record>,
+    kept: SmallVec<[Kept; 4]>,
+    /// Blocks that are no more: their pool, their numbers, where they lie.
+    freed: SmallVec<[(ListId, u64, Location); 2]>,
+    /// Rows that change, and those of them that are new.
+    changes: usize,
+    new: usize,
 }
 
 impl Rows {
     /// Bytes of the records.
-    pub fn bytes(&self, staged: &Staged) -> u64 {
-        let mut bytes = Vec::new();
-        self.discards.iter().for_each(|record| record.encode(&mut bytes));
-        let rows = len_u64(staged.changes().count() + self.kept.len());
-        len_u64(bytes.len()) + rows * u64::from(put_bytes(1))
+    pub fn bytes(&self) -> u64 {
+        len_u64(self.changes + self.kept.len() + self.freed.len()) * u64::from(put_bytes(1))
+    }
+
+    /// What they need of the disk's space.
+    fn charge(&self) -> u64 {
+        len_u64(self.new) * BLOCK_CHARGE + self.kept.iter().map(|kept| charge(kept.place)).sum::<u64>()
     }
 }
 
 impl Core {
     /// What snapshots see of the rows that change, and the data of removed blocks.
-    pub fn ask_rows(&mut self, staged: &Staged) -> std::result::Result<Rows, Again> {
-        let mut rows = Rows { kept: Vec::new(), discards: Vec::new() };
+    pub fn ask_rows(&self, staged: &Staged) -> std::result::Result<Rows, Again> {
+        let mut rows = Rows::default();
         let snapshots = !self.state.versions.is_empty();
-        let mut removed: Vec<(ListId, u64)> = Vec::new();
-        for Change { row, new, .. } in staged.changes() {
+        let mut pool = (ListId(0), ListId(0));
+        for Change { row, old, new } in staged.changes() {
+            rows.changes += 1;
+            rows.new += usize::from(old.is_none());
             if snapshots {
                 rows.kept.extend(self.kept(row.table, std::iter::once(row.at))?);
             }
-            if new.is_none()
-                && row.table != self.state.tables.lists
-                && let Some(pool) = self.state.tables.pools().find(|(_, pool)| pool.table == row.table)
-            {
-                removed.push((pool.1.blocks, row.at));
-            }
-        }
-        removed.sort_unstable();
-        for stretch in removed.chunk_by(|a, b| a.0 == b.0 && a.1 + 1 == b.1) {
-            let ((pool, first), (_, last)) = (stretch[0], stretch[stretch.len() - 1]);
-            if first == last && self.state.place(pool, first)?.is_none() && !snapshots {
+            if !new.is_none() || row.table == self.state.tables.lists {
                 continue;
             }
-            rows.discards.extend(self.discards(pool, first, last + 1)?);
+            if pool.0 != row.table {
+                let found = self.state.tables.pools().find(|(_, pool)| pool.table == row.table);
+                pool = (row.table, found.map_or(ListId(0), |(_, pool)| pool.blocks));
+            }
+            let place = self.state.place(pool.1, row.at)?;
+            if !place.is_none() {
+                if snapshots {
+                    rows.kept.extend(self.kept(pool.1, std::iter::once(row.at))?);
+                }
+                rows.freed.push((pool.1, row.at, place));
+            }
         }
         Ok(rows)
     }
 
     /// The records of staged rows, one after the other. `room` is asked for before each.
-    pub fn write_rows(&mut self, staged: &Staged, rows: Rows, mut room: impl FnMut(&mut Core, u32)) {
-        let put = put_bytes(1);
-        for record in &rows.discards {
-            let mut bytes = Vec::new();
-            record.encode(&mut bytes);
-            room(self, len_u32(bytes.len()));
-            self.write_record(record);
+    pub fn write_rows(&mut self, staged: &Staged, rows: &Rows, mut room: impl FnMut(&mut Core, u32)) {
+        let one = put_bytes(1);
+        let mut put = |core: &mut Core, list: ListId, at: u64, place: Location, value: u32, old: Location| {
+            room(core, one);
+            let lsn = core.writer.record(|into| encode_one_put(list, at, place, old, value, into));
+            core.state.apply_put(list, at, place, value, old, lsn);
+        };
+        for Kept { layer, block, place, checksum } in &rows.kept {
+            put(self, layer.expect("asked for before"), *block, *place, *checksum, Location::NONE);
         }
-        for kept in &rows.kept {
-            room(self, put);
-            self.keep(std::slice::from_ref(kept));
+        for (pool, block, old) in &rows.freed {
+            put(self, *pool, *block, Location::NONE, 0, *old);
         }
-        for Change { row: Row { table, at }, old, new } in staged.changes().copied() {
-            room(self, put);
-            if new.is_none() {
-                let freed = vec![Freed { zone: 0, blocks: 1, bytes: 0 }];
-                self.write_record(&Record::Discard { list: table, first: at, end: at + 1, freed });
-                continue;
-            }
-            let (place, old) = (new.place(), old.place());
-            let lsn = self.writer.record(|into| encode_one_put(table, at, place, old, new.value, into));
-            self.state.apply_put(table, at, place, new.value, old, lsn);
+        for Change { row, old, new } in staged.changes() {
+            put(self, row.table, row.at, new.place(), new.value, old.place());
         }
         self.lists_changed += 1;
     }
@@ -194,11 +198,14 @@ impl Inner {
                 let mut on = Stage { disk: self, staged: Staged::default(), taken: None };
                 let made = stage(core, &mut on).and_then(|made| {
                     let rows = core.ask_rows(&on.staged)?;
-                    core.admit_rows(&on.staged, &rows, claim).map(|()| (made, rows))
+                    match claim == Claim::Data && !core.promises(rows.charge()) {
+                        true => Err(Again::Space(rows.charge())),
+                        false => Ok((made, rows)),
+                    }
                 });
                 match made {
                     Ok((made, rows)) => {
-                        core.write_rows(&on.staged, rows, |_, _| {});
+                        core.write_rows(&on.staged, &rows, |_, _| {});
                         core.free_numbers(self, &on.staged);
                         Ok((made, core.writer.lsn))
                     }
@@ -251,29 +258,39 @@ impl Inner {
 
     /// Frees some blocks of a deleted list, or the list if it has none any more. False: there is no deleted list.
     pub(crate) fn drain_list(&self) -> Result<bool> {
-        let room = self.shape.batch_bytes - self.shape.head;
-        // A row, the block's data, and what snapshots see of both.
-        let most = crate::types::index(room / (4 * put_bytes(1))).saturating_sub(3).clamp(1, DRAINED_AT_ONCE);
         if self.core.lock().state.tables.lists == ListId(0) {
             return Ok(false);
         }
-        self.until_made(
-            0,
-            |_| room / 2,
-            Claim::Keeper,
-            |core| {
-                let mut staged = Staged::default();
-                let Some(done) = staged.drain(&core.state, most)? else { return Ok(false) };
-                let rows = core.ask_rows(&staged)?;
-                if rows.bytes(&staged) > u64::from(room / 2) && done > 1 {
-                    return Err(Again::Space(0));
-                }
-                core.write_rows(&staged, rows, |_, _| {});
-                core.free_numbers(self, &staged);
-                Ok(true)
-            },
-            || Ok(()),
-        )
+        let room = self.shape.batch_bytes - self.shape.head;
+        let fits = crate::types::index(room / put_bytes(1));
+        let mut drained = false;
+        for _ in 0..DRAIN_STEPS {
+            let more = self.until_made(
+                0,
+                |_| room,
+                Claim::Keeper,
+                |core| {
+                    // Its row and its data, and what snapshots see of both.
+                    let each = if core.state.versions.is_empty() { 2 } else { 4 };
+                    let most = (fits / each).saturating_sub(3).clamp(1, DRAINED_AT_ONCE);
+                    let mut staged = Staged::default();
+                    if staged.drain(&core.state, most)?.is_none() {
+                        return Ok(false);
+                    }
+                    let rows = core.ask_rows(&staged)?;
+                    core.write_rows(&staged, &rows, |_, _| {});
+                    core.free_numbers(self, &staged);
+                    Ok(true)
+                },
+                || Ok(()),
+            )?;
+            if !more {
+                break;
+            }
+            drained = true;
+            self.let_append()?; // Else the records of a long list fill the memory.
+        }
+        Ok(drained)
     }
 }
 
@@ -319,16 +336,5 @@ impl Core {
                 Again::Never(Error::new(ErrorKind::Full, "all numbers for blocks, or lists, are in use"))
             }
         })
-    }
-
-    /// Whether there is space for what new rows need (P5).
-    fn admit_rows(&self, staged: &Staged, rows: &Rows, claim: Claim) -> std::result::Result<(), Again> {
-        if claim != Claim::Data {
-            return Ok(());
-        }
-        let new = len_u64(staged.changes().filter(|change| change.old.is_none()).count());
-        let kept: u64 = rows.kept.iter().map(|kept| charge(kept.place)).sum();
-        let needed = new * BLOCK_CHARGE + kept;
-        if self.promises(needed) { Ok(()) } else { Err(Again::Space(needed)) }
     }
 }

@@ -132,6 +132,11 @@ impl Inner {
         while self.core.lock().state.fold_some(FOLD_STEP) {}
     }
 
+    /// As new data does, without bringing any.
+    pub(crate) fn let_append(&self) -> Result<()> {
+        self.throttle(self.core.lock()).map(drop)
+    }
+
     /// Waits while too much waits to be appended.
     fn throttle<'a>(&'a self, mut core: MutexGuard<'a, Core>) -> Result<MutexGuard<'a, Core>> {
         while core.writer.waiting_bytes > len_u64(self.options.write_buffer_bytes) {

@@ -22,7 +22,7 @@ record! {
 
 record! {
     /// Put: blocks `first..first+count` of the list are now at `place` and the places that follow it in steps of one
-    /// block. Followed by one PutEntry for each block.
+    /// block; no place: the one block is a hole now. Followed by one PutEntry for each block.
     Put: 24 {
         /// The list.
         0 list: u32,

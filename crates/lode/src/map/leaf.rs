@@ -1,6 +1,6 @@
 //! A leaf of the map in memory: for up to 1024 neighbouring blocks of one list, place and checksum.
 
-use crate::types::Location;
+use crate::types::{Location, low_u32};
 
 /// `count` blocks from `start` on, stored one behind the other in equal footprints.
 #[derive(Clone, Copy, Debug)]
@@ -10,9 +10,29 @@ struct Run {
     place: Location,
 }
 
+/// A place and its checksum in twelve bytes: mostly in one line of the processor's cache, so that a block of a large
+/// map costs one miss.
+#[derive(Clone, Copy, Default)]
+struct Packed([u32; 3]);
+
+impl Packed {
+    fn new(place: Location, checksum: u32) -> Packed {
+        Packed([low_u32(place.0), low_u32(place.0 >> 32), checksum])
+    }
+
+    fn place(self) -> Location {
+        Location(u64::from(self.0[0]) | u64::from(self.0[1]) << 32)
+    }
+
+    fn checksum(self) -> u32 {
+        self.0[2]
+    }
+}
+
 enum Places {
+    /// Their checksums are apart.
     Runs(Vec<Run>),
-    Dense(Vec<Location>),
+    Dense(Vec<Packed>),
 }
 
 /// A leaf. See the file's head.
@@ -36,8 +56,11 @@ impl Leaf {
 
     /// Where block `at` is stored, and its checksum.
     pub fn get(&self, at: u32) -> Option<(Location, u32)> {
-        let place = match &self.places {
-            Places::Dense(places) => places[at as usize],
+        match &self.places {
+            Places::Dense(packed) => {
+                let packed = packed[at as usize];
+                (!packed.place().is_none()).then(|| (packed.place(), packed.checksum()))
+            }
             Places::Runs(runs) => {
                 let behind = runs.partition_point(|run| u32::from(run.start) <= at);
                 let run = runs[..behind].last()?;
@@ -45,16 +68,15 @@ impl Leaf {
                 if step >= u32::from(run.count) {
                     return None;
                 }
-                run.place.step(step)
+                Some((run.place.step(step), self.checksums[at as usize]))
             }
-        };
-        if place.is_none() { None } else { Some((place, self.checksums[at as usize])) }
+        }
     }
 
     /// Where block `at` is stored, without touching its checksum; [`Location::NONE`] for a hole.
     pub fn place(&self, at: u32) -> Location {
         match &self.places {
-            Places::Dense(places) => places[at as usize],
+            Places::Dense(packed) => packed[at as usize].place(),
             Places::Runs(_) => self.get(at).map_or(Location::NONE, |(place, _)| place),
         }
     }
@@ -70,6 +92,9 @@ impl Leaf {
 
     /// As `set`, for what comes from the medium and is no change.
     pub fn set_unmarked(&mut self, at: u32, place: Location, checksum: u32) -> Location {
+        if let Places::Dense(packed) = &mut self.places {
+            return std::mem::replace(&mut packed[at as usize], Packed::new(place, checksum)).place();
+        }
         if !place.is_none() {
             if self.checksums.len() <= at as usize {
                 let grown = (at as usize + 1).max(self.checksums.len() * 2).min(self.capacity as usize);
@@ -79,51 +104,52 @@ impl Leaf {
             self.checksums[at as usize] = checksum;
         }
         let runs_max = self.runs_max();
-        match &mut self.places {
-            Places::Dense(places) => std::mem::replace(&mut places[at as usize], place),
-            Places::Runs(runs) => {
-                let old = set_in_runs(runs, u16::try_from(at).expect("a leaf has at most 1024 blocks"), place);
-                if runs.len() > runs_max {
-                    self.make_dense();
-                }
-                old
-            }
+        let Places::Runs(runs) = &mut self.places else { unreachable!("dense ones are done above") };
+        let old = set_in_runs(runs, u16::try_from(at).expect("a leaf has at most 1024 blocks"), place);
+        if runs.len() > runs_max {
+            self.make_dense();
         }
+        old
     }
 
     fn make_dense(&mut self) {
         let Places::Runs(runs) = &self.places else { return };
-        let mut places = vec![Location::NONE; self.capacity as usize];
+        let mut packed = vec![Packed::default(); self.capacity as usize];
         for run in runs {
             for n in 0..u32::from(run.count) {
-                places[usize::from(run.start) + n as usize] = run.place.step(n);
+                let at = usize::from(run.start) + n as usize;
+                packed[at] = Packed::new(run.place.step(n), self.checksums[at]);
             }
         }
-        self.checksums.resize(self.capacity as usize, 0);
-        self.places = Places::Dense(places);
+        self.checksums = Vec::new();
+        self.places = Places::Dense(packed);
     }
 
     /// The blocks that are there, in order.
     pub fn iter(&self) -> impl Iterator<Item = (u32, Location, u32)> + '_ {
-        let (runs, dense): (&[Run], &[Location]) = match &self.places {
+        let (runs, dense): (&[Run], &[Packed]) = match &self.places {
             Places::Runs(runs) => (runs, &[]),
-            Places::Dense(places) => (&[], places),
+            Places::Dense(packed) => (&[], packed),
         };
-        let runs = runs
-            .iter()
-            .flat_map(|run| (0..u32::from(run.count)).map(|n| (u32::from(run.start) + n, run.place.step(n))));
-        let dense = (0..).zip(dense).filter(|(_, place)| !place.is_none()).map(|(at, place)| (at, *place));
-        runs.chain(dense).map(|(at, place)| (at, place, self.checksums[at as usize]))
+        let of_run = move |run: &Run| {
+            let run = *run;
+            (0..u32::from(run.count)).map(move |n| {
+                let at = u32::from(run.start) + n;
+                (at, run.place.step(n), self.checksums[at as usize])
+            })
+        };
+        let dense = (0..).zip(dense).filter(|(_, packed)| !packed.place().is_none());
+        runs.iter().flat_map(of_run).chain(dense.map(|(at, packed)| (at, packed.place(), packed.checksum())))
     }
 
     /// Calls `each` for the blocks that are there, in order: for whole leaves, at which speed counts.
     pub fn for_each(&self, mut each: impl FnMut(u32, Location, u32)) {
         match &self.places {
             Places::Runs(_) => self.iter().for_each(|(at, place, checksum)| each(at, place, checksum)),
-            Places::Dense(places) => {
-                for ((at, place), checksum) in (0..).zip(places).zip(&self.checksums) {
-                    if !place.is_none() {
-                        each(at, *place, *checksum);
+            Places::Dense(packed) => {
+                for (at, packed) in (0..).zip(packed) {
+                    if !packed.place().is_none() {
+                        each(at, packed.place(), packed.checksum());
                     }
                 }
             }
@@ -159,7 +185,7 @@ impl Leaf {
     pub fn is_empty(&self) -> bool {
         match &self.places {
             Places::Runs(runs) => runs.is_empty(),
-            Places::Dense(places) => places.iter().all(|place| place.is_none()),
+            Places::Dense(packed) => packed.iter().all(|packed| packed.place().is_none()),
         }
     }
 
@@ -172,7 +198,7 @@ impl Leaf {
     pub fn memory(&self) -> usize {
         let places = match &self.places {
             Places::Runs(runs) => runs.capacity() * size_of::<Run>(),
-            Places::Dense(places) => places.capacity() * size_of::<Location>(),
+            Places::Dense(packed) => packed.capacity() * size_of::<Packed>(),
         };
         size_of::<Leaf>() + places + self.checksums.capacity() * 4 + self.changed.capacity() * 8
     }

@@ -325,7 +325,7 @@ impl Unit {
         }
         let rows = core.ask_rows(&staged)?;
         if let Some(lists) = &mut self.ordered {
-            let bytes = rows.bytes(&staged);
+            let bytes = rows.bytes();
             // Twice that is given where there are snapshots.
             if bytes > plan.rows * if plan.snapshots { 2 } else { 1 } {
                 lists.records = bytes;
@@ -357,7 +357,7 @@ impl Unit {
     }
 
     /// Writes what was asked for. `room` is made before each record.
-    fn commit_lists(&mut self, core: &mut Core, staged: &Staged, rows: Rows, room: impl FnMut(&mut Core, u32)) {
+    fn commit_lists(&mut self, core: &mut Core, staged: &Staged, rows: &Rows, room: impl FnMut(&mut Core, u32)) {
         let Some(lists) = &mut self.ordered else { return };
         core.write_rows(staged, rows, room);
         core.free_numbers(&self.disk, staged);
@@ -377,7 +377,7 @@ impl Unit {
         }
         let discards = self.ask(core, plan)?;
         let (staged, rows) = self.ask_lists(core, plan)?;
-        self.commit_lists(core, &staged, rows, |_, _| {});
+        self.commit_lists(core, &staged, &rows, |_, _| {});
         for record in &discards {
             core.write_record(record);
         }
@@ -436,7 +436,7 @@ impl Unit {
         }
         crate::mark("unit: committed in a chain of batches");
         core.writer.seal(false);
-        self.commit_lists(core, &staged, rows, |core, bytes| {
+        self.commit_lists(core, &staged, &rows, |core, bytes| {
             core.writer.make_room(0, bytes, true, 1).expect("zones were made ready for the whole commit");
             core.note_zones();
         });

@@ -7,6 +7,7 @@
 
 use super::Unit;
 use crate::disk::load::Gathering;
+use crate::disk::options::ListOptions;
 use crate::disk::ordered::number_in;
 use crate::disk::put::Again;
 use crate::disk::space::Claim;
@@ -177,7 +178,7 @@ impl Unit {
     }
 
     /// Makes an ordered list of blocks of this size. `InvalidArgument`, `Full`; `NotFound`: no list to be behind.
-    pub fn create_list(&mut self, options: &crate::ListOptions, place: Place<OrderedId>) -> Result<OrderedId> {
+    pub fn create_list(&mut self, options: &ListOptions, place: Place<OrderedId>) -> Result<OrderedId> {
         self.alive()?;
         let attributes = options.attributes()?;
         self.disk.make_pool(attributes.shift)?;
