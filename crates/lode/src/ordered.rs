@@ -64,7 +64,7 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    fn new((place, value): (Location, u32)) -> Links {
+    pub fn new((place, value): (Location, u32)) -> Links {
         let (before, behind) = place.as_neighbours().unwrap_or_default();
         Links { before, behind, value }
     }
@@ -201,6 +201,11 @@ impl Staged {
     /// Nothing is changed in what a snapshot sees.
     pub fn seen_by(at: Option<SnapshotId>) -> Staged {
         Staged { at, ..Staged::default() }
+    }
+
+    /// These changes, each of another row.
+    pub fn of(rows: Vec<Change>) -> Staged {
+        Staged { rows, ..Staged::default() }
     }
 
     fn find(&self, row: Row) -> Option<usize> {

@@ -9,6 +9,7 @@
 
 pub(crate) mod flush;
 pub(crate) mod load;
+mod mend;
 pub(crate) mod numbers;
 pub(crate) mod open;
 pub(crate) mod options;

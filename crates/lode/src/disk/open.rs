@@ -145,6 +145,7 @@ impl Disk {
             inner.begin_epoch()?;
         }
         if repairing {
+            inner.mend_lists()?;
             inner.checkpoint_all(false)?;
         }
         let mut threads = Vec::new();

@@ -47,6 +47,17 @@ impl Rows {
         len_u64(self.changes + self.kept.len() + self.freed.len()) * u64::from(put_bytes(1))
     }
 
+    fn free(&mut self, core: &Core, pool: ListId, block: u64) -> std::result::Result<(), Again> {
+        let place = core.state.place(pool, block)?;
+        if !place.is_none() {
+            if !core.state.versions.is_empty() {
+                self.kept.extend(core.kept(pool, std::iter::once(block))?);
+            }
+            self.freed.push((pool, block, place));
+        }
+        Ok(())
+    }
+
     /// What they need of the disk's space.
     fn charge(&self) -> u64 {
         len_u64(self.new) * BLOCK_CHARGE + self.kept.iter().map(|kept| charge(kept.place)).sum::<u64>()
@@ -72,14 +83,15 @@ impl Core {
                 let found = self.state.tables.pools().find(|(_, pool)| pool.table == row.table);
                 pool = (row.table, found.map_or(ListId(0), |(_, pool)| pool.blocks));
             }
-            let place = self.state.place(pool.1, row.at)?;
-            if !place.is_none() {
-                if snapshots {
-                    rows.kept.extend(self.kept(pool.1, std::iter::once(row.at))?);
-                }
-                rows.freed.push((pool.1, row.at, place));
-            }
+            rows.free(self, pool.1, row.at)?;
         }
+        Ok(rows)
+    }
+
+    /// What there is of one block of a pool that is no more.
+    pub fn ask_freed(&self, pool: ListId, block: u64) -> std::result::Result<Rows, Again> {
+        let mut rows = Rows::default();
+        rows.free(self, pool, block)?;
         Ok(rows)
     }
 

@@ -1,5 +1,6 @@
 //! Ordered lists: simple operations and units against a plain model, through restarts.
 use crate::basics::{medium, quiet};
+use crate::tape::Tape;
 use lode::{BlockId, Disk, ErrorKind, ListOptions, OpenOptions, OrderedId, Place, SnapshotOptions, Survive};
 use std::sync::Arc;
 
@@ -315,4 +316,52 @@ fn snapshots_see_lists_as_they_were() {
             compare(&disk, &model);
         }
     }
+}
+
+/// A disk whose tables were written at different times; then some batches of the log are ruined, a footer perhaps among
+/// them.
+fn torn(ruined: usize) -> Option<Arc<Tape>> {
+    let tape = Tape::formatted(96, 8 << 10, 512);
+    let options = OpenOptions { checkpoint_window_bytes: Some(64 << 10), ..quiet() };
+    let disk = Disk::open(tape.clone(), &options).unwrap();
+    let (mut model, mut draw) = (Model::new(), Draw(23));
+    for turn in 1..=400 {
+        random_step(&disk, &mut model, &mut draw, turn);
+        disk.flush(Survive::Power).unwrap();
+        if turn % 8 == 0 {
+            disk.maintain().unwrap();
+        }
+    }
+    disk.flush(Survive::Power).unwrap();
+    drop(disk);
+    let batches = tape.batches(0);
+    let from = batches.len().checked_sub(ruined + 8)?;
+    batches[from..from + 8].iter().for_each(|(_, at, _)| tape.ruin(*at));
+    Some(tape.restart())
+}
+
+#[test]
+fn a_repair_leaves_lists_whole_whatever_was_lost_of_the_log() {
+    let mut repaired = 0;
+    for ruined in (0..60).step_by(2) {
+        let Some(tape) = torn(ruined) else { break };
+        let Err(error) = Disk::open(tape.clone(), &quiet()).map(drop) else { continue };
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        let disk = Disk::open(tape.clone(), &OpenOptions { repair: true, ..quiet() }).unwrap();
+        for list in disk.lists().unwrap() {
+            for block in disk.blocks(list).unwrap() {
+                word(&disk, block);
+            }
+            let block = disk.insert_block(list, Place::First).unwrap();
+            disk.write_block(block, 0, &[1; 8]).unwrap();
+        }
+        disk.flush(Survive::Power).unwrap();
+        drop(disk);
+        sound(tape.clone());
+        Disk::open(tape, &quiet()).unwrap();
+        repaired += 1;
+    }
+    assert!(repaired > 5, "only {repaired} were repaired");
+    let mended = lode::marks().into_iter().find(|(name, _)| *name == "repair: ordered lists mended");
+    assert!(mended.is_some_and(|(_, count)| count > 0), "no repair had lists to mend");
 }
