@@ -1,7 +1,7 @@
 //! What can be typed.
 
 use crate::commands::{
-    bench, check, create, diff, export, import, info, inspect, repair, scrub, serve, snapshot, volume,
+    bench, check, create, diff, export, import, info, inspect, list, repair, scrub, serve, snapshot, volume,
 };
 use clap::{Parser, Subcommand};
 
@@ -54,6 +54,9 @@ pub enum Command {
     /// Take, list or delete snapshots, or go back to one
     #[command(subcommand)]
     Snapshot(snapshot::Command),
+    /// Create, show, fill, move or delete ordered lists of blocks
+    #[command(subcommand)]
+    List(list::Command),
     /// Show what changed since a snapshot
     Diff(diff::Arguments),
     /// Show a disk's sizes

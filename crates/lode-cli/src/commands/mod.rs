@@ -8,6 +8,7 @@ pub mod export;
 pub mod import;
 pub mod info;
 pub mod inspect;
+pub mod list;
 pub mod repair;
 pub mod scrub;
 pub mod serve;
@@ -23,6 +24,7 @@ pub fn run(command: Command) -> Result<Code> {
         Command::Create(arguments) => create::run(&arguments),
         Command::Volume(command) => volume::run(&command),
         Command::Snapshot(command) => snapshot::run(&command),
+        Command::List(command) => list::run(&command),
         Command::Diff(arguments) => diff::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),

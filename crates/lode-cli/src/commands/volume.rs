@@ -82,7 +82,8 @@ impl From<Compress> for Compression {
     }
 }
 
-fn block_size(text: &str) -> std::result::Result<u32, String> {
+/// Parses the size of a block.
+pub fn block_size(text: &str) -> std::result::Result<u32, String> {
     let bytes = size::parse(text)?;
     u32::try_from(bytes)
         .ok()

@@ -12,6 +12,7 @@ mod disks;
 mod file_systems;
 mod import_export;
 mod killed;
+mod lists;
 mod serving;
 mod snapshots;
 mod support;

@@ -126,7 +126,7 @@ impl Numbers {
             return Ok(number);
         }
         if let Some((generation, _)) = self.waiting.front() {
-            if generation + 2 > generations.now() {
+            for _ in generations.now()..generation + 2 {
                 generations.advance();
             }
             if let Some((generation, number)) = self.waiting.pop_front() {
@@ -138,7 +138,7 @@ impl Numbers {
         }
         // Old ones are looked for as new ones are taken, so that each section is paid for by as many.
         let taken = (u64::from(self.next - self.start) * self.stride) >> self.rows_shift;
-        if self.looked <= self.section_of(self.start - 1) && self.start > 1 && taken > u64::from(self.looked) {
+        if self.looked <= self.section_of(self.start - 1) && self.start > 1 && taken >= u64::from(self.looked) {
             return Err(Lacking::Look);
         }
         if self.next > self.limit {

@@ -1,0 +1,217 @@
+//! `lode list`: ordered lists of blocks, and the order of the lists.
+
+use super::volume::{Compress, block_size, change};
+use crate::failure::{Code, Failure, Result};
+use crate::{image, output, size, text};
+use clap::{Args, Subcommand};
+use lode::{BlockId, Compression, Disk, ListOptions, OrderedId, Place};
+use serde::Serialize;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+const EXAMPLES: &str = "\
+Examples:
+  lode list create disk.lode --block-size 4KiB
+  lode list append disk.lode 1 journal.bin
+  lode list show disk.lode
+  lode list blocks disk.lode 1
+  lode list read disk.lode 1 > journal.bin
+  lode list move disk.lode 3 --after 1
+  lode list delete disk.lode 1
+
+An ordered list is blocks in an order that its clients choose. Lists and blocks are named by numbers,
+which they keep wherever they move. The lists themselves are in an order, too. Programs that insert,
+remove and move single blocks use the library.";
+
+/// What `lode list` takes.
+#[derive(Subcommand)]
+#[command(after_help = EXAMPLES)]
+pub enum Command {
+    /// Create a list and print its number
+    Create {
+        /// The disk
+        disk: PathBuf,
+        /// The size of its blocks: a power of two from 64 bytes to 64 KiB
+        #[arg(long, value_name = "SIZE", value_parser = block_size, default_value = "4KiB")]
+        block_size: u32,
+        /// How blocks are compressed
+        #[arg(long, value_enum, default_value_t = Compress::None)]
+        compress: Compress,
+        #[command(flatten)]
+        to: Where,
+    },
+    /// Show all lists in their order
+    Show {
+        /// The disk
+        disk: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the blocks of a list in their order
+    Blocks {
+        /// The disk
+        disk: PathBuf,
+        /// The list
+        list: u32,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Append a file to a list, block by block, all or nothing
+    Append {
+        /// The disk
+        disk: PathBuf,
+        /// The list
+        list: u32,
+        /// The file; - for standard input
+        file: PathBuf,
+    },
+    /// Write what the blocks of a list hold to standard output
+    Read {
+        /// The disk
+        disk: PathBuf,
+        /// The list
+        list: u32,
+    },
+    /// Move a list to another place in the order of lists
+    Move {
+        /// The disk
+        disk: PathBuf,
+        /// The list
+        list: u32,
+        #[command(flatten)]
+        to: Where,
+    },
+    /// Delete a list with all its blocks
+    Delete {
+        /// The disk
+        disk: PathBuf,
+        /// The list
+        list: u32,
+    },
+}
+
+/// A place in the order of lists; the last one if nothing is said.
+#[derive(Args)]
+#[group(multiple = false)]
+pub struct Where {
+    /// Before all other lists
+    #[arg(long)]
+    first: bool,
+    /// Right behind this list
+    #[arg(long, value_name = "LIST")]
+    after: Option<u32>,
+}
+
+impl Where {
+    fn place(&self) -> Place<OrderedId> {
+        match self.after {
+            Some(list) => Place::After(OrderedId(list)),
+            None if self.first => Place::First,
+            None => Place::Last,
+        }
+    }
+}
+
+/// Runs one of them.
+pub fn run(command: &Command) -> Result<Code> {
+    match command {
+        Command::Create { disk, block_size, compress, to } => change(disk, |disk| {
+            let options = ListOptions { block_bytes: *block_size, compression: (*compress).into() };
+            let list = disk.create_list(&options, to.place())?;
+            output::line(list.0)
+        }),
+        Command::Append { disk, list, file } => change(disk, |disk| append(disk, OrderedId(*list), file)),
+        Command::Move { disk, list, to } => {
+            change(disk, |disk| Ok(disk.move_list(OrderedId(*list), to.place()).map(drop)?))
+        }
+        Command::Delete { disk, list } => change(disk, |disk| Ok(disk.delete_list(OrderedId(*list)).map(drop)?)),
+        Command::Show { disk, json } => show(disk, *json),
+        Command::Blocks { disk, list, json } => blocks(disk, OrderedId(*list), *json),
+        Command::Read { disk, list } => read(disk, OrderedId(*list)),
+    }
+}
+
+fn append(disk: &Disk, list: OrderedId, path: &Path) -> Result<()> {
+    let failed = |error| Failure::io(format!("reading {}", image::show(path)), error);
+    let mut source: Box<dyn Read> = match path.as_os_str() == "-" {
+        true => Box::new(std::io::stdin().lock()),
+        false => Box::new(File::open(path).map_err(failed)?),
+    };
+    let size = u64::from(disk.list(list)?.block_bytes);
+    let mut unit = disk.begin()?;
+    loop {
+        let mut piece = Vec::new();
+        source.by_ref().take(size).read_to_end(&mut piece).map_err(failed)?;
+        if piece.is_empty() {
+            break;
+        }
+        let block = unit.insert_block(list, Place::Last)?;
+        unit.write_block(block, 0, &piece)?;
+    }
+    unit.commit()?;
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct Listed {
+    list: u32,
+    block_bytes: u32,
+    compression: &'static str,
+    blocks: usize,
+}
+
+fn show(path: &Path, json: bool) -> Result<Code> {
+    let lists = image::closing(image::open_read_only(path)?, |disk| {
+        let mut lists = Vec::new();
+        for list in disk.lists()? {
+            let info = disk.list(list)?;
+            let compression = match info.compression {
+                Compression::Lz4 => "lz4",
+                Compression::None => "none",
+            };
+            let blocks = disk.blocks(list)?.len();
+            lists.push(Listed { list: list.0, block_bytes: info.block_bytes, compression, blocks });
+        }
+        Ok(lists)
+    })?;
+    if json {
+        output::json(&lists)?;
+        return Ok(Code::Done);
+    }
+    let mut rows = vec![["LIST", "BLOCKS", "BLOCK", "COMPRESSION"].map(String::from).to_vec()];
+    for list in &lists {
+        let block = size::show(list.block_bytes.into());
+        rows.push(vec![list.list.to_string(), list.blocks.to_string(), block, list.compression.into()]);
+    }
+    output::print(&text::table(&rows))?;
+    Ok(Code::Done)
+}
+
+fn blocks(path: &Path, list: OrderedId, json: bool) -> Result<Code> {
+    let blocks = image::closing(image::open_read_only(path)?, |disk| Ok(disk.blocks(list)?))?;
+    let numbers: Vec<u64> = blocks.into_iter().map(|BlockId(block)| block).collect();
+    if json {
+        output::json(&numbers)?;
+    } else {
+        let lines: String = numbers.iter().map(|number| format!("{number}\n")).collect();
+        output::print(&lines)?;
+    }
+    Ok(Code::Done)
+}
+
+fn read(path: &Path, list: OrderedId) -> Result<Code> {
+    image::closing(image::open_read_only(path)?, |disk| {
+        let size = usize::try_from(disk.list(list)?.block_bytes).expect("at most 64 KiB");
+        let mut out = std::io::stdout().lock();
+        let mut bytes = vec![0; size];
+        for block in disk.blocks(list)? {
+            disk.read_block(block, 0, &mut bytes)?;
+            out.write_all(&bytes).map_err(|error| Failure::io("writing to standard output", error))?;
+        }
+        out.flush().map_err(|error| Failure::io("writing to standard output", error))?;
+        Ok(Code::Done)
+    })
+}

@@ -1,0 +1,31 @@
+//! Ordered lists from the command line.
+
+use crate::support::{Scratch, bad, good, json, lode, run, sound};
+
+#[test]
+fn lists_are_made_filled_moved_and_deleted() {
+    let scratch = Scratch::new();
+    let disk = scratch.disk("64MiB");
+    for (place, number) in [(&[][..], "1"), (&["--first"], "2"), (&["--after", "2"], "3")] {
+        let made = good(lode(&["list", "create", "--block-size", "1KiB", "--compress", "lz4"]).arg(&disk).args(place));
+        assert_eq!(made.trim(), number);
+    }
+    let order = || json(lode(&["list", "show", "--json"]).arg(&disk));
+    let lists = |shown: &serde_json::Value| shown.as_array().unwrap().iter().map(|list| list["list"].clone()).collect();
+    let numbers: Vec<serde_json::Value> = lists(&order());
+    assert_eq!(numbers, [2, 3, 1]);
+    let file = scratch.file("content", 5 << 10, 3);
+    good(lode(&["list", "append"]).arg(&disk).arg("3").arg(&file));
+    good(lode(&["list", "append"]).arg(&disk).arg("3").arg(&file));
+    let once = std::fs::read(&file).unwrap();
+    assert_eq!(run(lode(&["list", "read"]).arg(&disk).arg("3")).stdout, [once.clone(), once].concat());
+    assert_eq!(json(lode(&["list", "blocks", "--json"]).arg(&disk).arg("3")).as_array().unwrap().len(), 10);
+    good(lode(&["list", "move"]).arg(&disk).args(["3", "--after", "1"]));
+    let shown = order();
+    assert_eq!((&shown[2]["list"], &shown[2]["blocks"]), (&serde_json::json!(3), &serde_json::json!(10)));
+    assert!(good(lode(&["list", "show"]).arg(&disk)).contains("lz4"));
+    good(lode(&["list", "delete"]).arg(&disk).arg("3"));
+    assert!(bad(lode(&["list", "read"]).arg(&disk).arg("3"), 3).contains("no ordered list 3"));
+    assert_eq!(order().as_array().unwrap().len(), 2);
+    sound(&disk);
+}
