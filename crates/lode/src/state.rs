@@ -19,9 +19,10 @@ use crate::map::{MapSection, Pending, SectionMeta, Sections, Slot, sections_of};
 use crate::shape::{ROOT_ZONES, Shape};
 use crate::types::{ListId, Location, Lsn, index, low_u32};
 use crate::zones::{Holds, Zones};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 pub(crate) use tables::{Pool, Tables};
-pub(crate) use versions::{Kept, Versions};
+pub(crate) use versions::{Keeper, Kept, Versions};
 
 /// Names a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,6 +76,7 @@ pub(crate) struct State {
     pub draining: BTreeSet<ListId>,
     pub versions: Versions,
     pub tables: Tables,
+    keepers: RefCell<Vec<(ListId, Option<Keeper>)>>,
     /// Sections that were read before the record that makes their list.
     pub orphans: BTreeMap<ListId, Sections>,
     /// Leaves that came into memory so far.
@@ -114,6 +116,7 @@ impl State {
             draining: BTreeSet::new(),
             versions: Versions::default(),
             tables: Tables::default(),
+            keepers: RefCell::default(),
             orphans: BTreeMap::new(),
             leaves_made: 0,
             fold: None,
@@ -425,6 +428,7 @@ impl State {
     /// Puts a list into the tables, new or changed.
     pub fn install_list(&mut self, meta: ListMeta) {
         self.next_list = self.next_list.max(meta.list.0 + 1);
+        self.keepers.get_mut().clear();
         if let Some(old) = self.lists.get(&meta.list) {
             self.versions.note(&old.meta, false);
             if old.meta.is_volume() {
@@ -453,6 +457,7 @@ impl State {
     pub fn name_lists(&mut self) {
         let there = self.lists.iter().filter(|(_, list)| list.meta.is_volume());
         self.names = there.map(|(id, list)| (list.meta.name.clone(), *id)).collect();
+        self.keepers.get_mut().clear();
         self.versions = Versions::default();
         self.tables = Tables::default();
         for list in self.lists.values() {
@@ -472,6 +477,7 @@ impl State {
 
     fn remove_list(&mut self, list: ListId) {
         self.draining.remove(&list);
+        self.keepers.get_mut().clear();
         let Some(gone) = self.lists.remove(&list) else { return };
         self.versions.note(&gone.meta, false);
         if gone.meta.is_volume() {

@@ -384,11 +384,9 @@ impl Core {
         blocks: impl Iterator<Item = u64>,
     ) -> std::result::Result<SmallVec<[Kept; 1]>, Again> {
         let mut all = SmallVec::new();
-        if self.state.keeper_of(list).is_none() {
-            return Ok(all);
-        }
+        let Some(keeper) = self.state.keeper(list) else { return Ok(all) };
         for block in blocks {
-            let Some(kept) = self.state.keep(list, block)? else { continue };
+            let Some(kept) = self.state.keep_by(&keeper, list, block)? else { continue };
             if kept.layer.is_none() {
                 return Err(Again::Layer(list));
             }

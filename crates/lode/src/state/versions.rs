@@ -19,6 +19,7 @@
 use super::{ColdLeaf, State};
 use crate::format::records::{Form, ListMeta, ListState};
 use crate::types::{ListId, Location, SnapshotId};
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Which snapshots and layers there are. All of it follows from the lists.
@@ -113,6 +114,19 @@ impl Versions {
     }
 }
 
+/// So many lists are known at once.
+const KEEPERS_MAX: usize = 16;
+
+/// What a change of a list must ask for snapshots: kept from one change to the next, until a snapshot, a layer or a list
+/// comes, changes or goes.
+#[derive(Clone)]
+pub(crate) struct Keeper {
+    /// The layers from the newest snapshot on that sees the list, oldest first, and from where on what each lacks was a hole.
+    layers: SmallVec<[(ListId, u64); 1]>,
+    /// The snapshot sees so many blocks.
+    seen: u64,
+}
+
 /// What has to go into a layer before a block changes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kept {
@@ -133,6 +147,31 @@ impl State {
         Some((snapshot, self.versions.layers(list, snapshot).next()))
     }
 
+    fn make_keeper(&self, list: ListId) -> Option<Keeper> {
+        let (snapshot, layer) = self.keeper_of(list)?;
+        let seen = self.lists.get(&layer.unwrap_or(list)).map_or(0, |list| list.meta.blocks());
+        let cut = |layer: &ListId| self.lists.get(layer).map_or(u64::MAX, |layer| layer.meta.cut);
+        let layers = self.versions.layers(list, snapshot).map(|layer| (layer, cut(&layer))).collect();
+        Some(Keeper { layers, seen })
+    }
+
+    /// What a change of a list has to ask. None: no snapshot sees it.
+    pub fn keeper(&self, list: ListId) -> Option<Keeper> {
+        if self.versions.is_empty() {
+            return None;
+        }
+        let mut known = self.keepers.borrow_mut();
+        if let Some((_, keeper)) = known.iter().find(|(known, _)| *known == list) {
+            return keeper.clone();
+        }
+        let keeper = self.make_keeper(list);
+        if known.len() >= KEEPERS_MAX {
+            known.clear();
+        }
+        known.push((list, keeper.clone()));
+        keeper
+    }
+
     /// Whether a layer must be made before the list changes in any way (S1).
     pub fn lacks_layer(&self, list: ListId) -> bool {
         self.keeper_of(list).is_some_and(|(_, layer)| layer.is_none())
@@ -140,17 +179,22 @@ impl State {
 
     /// What is to be kept of a block that is about to change. None: no snapshot sees it as it is now.
     pub fn keep(&self, list: ListId, block: u64) -> Result<Option<Kept>, ColdLeaf> {
-        let Some((snapshot, layer)) = self.keeper_of(list) else { return Ok(None) };
-        let seen = self.lists.get(&layer.unwrap_or(list)).map_or(0, |list| list.meta.blocks());
-        if block >= seen {
+        let Some(keeper) = self.keeper(list) else { return Ok(None) };
+        self.keep_by(&keeper, list, block)
+    }
+
+    /// The same, of a list whose keeper is at hand.
+    pub fn keep_by(&self, keeper: &Keeper, list: ListId, block: u64) -> Result<Option<Kept>, ColdLeaf> {
+        if block >= keeper.seen {
             return Ok(None);
         }
-        for layer in self.versions.layers(list, snapshot) {
-            if self.lookup(layer, block)?.is_some() || self.is_cut(layer, block) {
+        for (layer, cut) in &keeper.layers {
+            if block >= *cut || !self.place(*layer, block)?.is_none() {
                 return Ok(None);
             }
         }
         let (place, checksum) = self.lookup(list, block)?.unwrap_or((Location::HOLE, 0));
+        let layer = keeper.layers.first().map(|(layer, _)| *layer);
         Ok(Some(Kept { layer, block, place, checksum }))
     }
 
