@@ -34,6 +34,7 @@ pub const CRASHES: &[&str] = &[
     "unit: committed in a chain of batches",
     "unit: conflict on an ordered list",
     "unit: conflict with a volume cut short",
+    "unit: conflict with what others changed",
     "unit: its last block cut at the commit",
 ];
 

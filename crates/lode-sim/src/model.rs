@@ -12,6 +12,7 @@ pub mod lists;
 
 use crate::rng::{hash_bytes, mix, narrow, wide};
 use lists::{ListOp, Lists, block_mut, lists_hash, with_written};
+use lode::{UnitConflicts, UnitOptions, UnitView};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -211,6 +212,11 @@ pub struct UnitState {
     log: Vec<ListOp>,
     /// Blocks of lists as it wrote them.
     written: BTreeMap<u64, Arc<[u8]>>,
+    /// What it sees, and what is a conflict.
+    options: UnitOptions,
+    /// The state when it began, and its number.
+    base: Arc<State>,
+    began: usize,
 }
 
 impl UnitState {
@@ -233,6 +239,17 @@ impl UnitState {
     fn shadow(&self, name: &str, volume: &VolumeState) -> Option<&Shadow> {
         self.shadows.get(&(name.to_owned(), volume.generation))
     }
+}
+
+/// Whether others have changed what a unit changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changed {
+    /// They have, and it differs.
+    Yes,
+    /// They may have, with the same content.
+    Perhaps,
+    /// Nobody has done anything.
+    No,
 }
 
 /// What a commit comes to.
@@ -419,7 +436,7 @@ impl Model {
 
     /// The lists as a unit sees them; `None`: what it did has no meaning any more.
     pub fn unit_lists(&self, unit: u32) -> Option<Lists> {
-        self.units[&unit].lists_on(&self.now().lists)
+        self.units[&unit].lists_on(&self.view(unit).lists)
     }
 
     /// Does an operation on lists in a unit.
@@ -441,7 +458,53 @@ impl Model {
 
     /// Begins a unit.
     pub fn begin(&mut self, unit: u32) {
-        self.units.insert(unit, UnitState::default());
+        self.begin_with(unit, UnitOptions::default());
+    }
+
+    /// Begins a unit that sees one instant, or is told of conflicts.
+    pub fn begin_with(&mut self, unit: u32, options: UnitOptions) {
+        let (base, began) = (Arc::clone(self.now()), self.appended());
+        self.units.insert(unit, UnitState { options, base, began, ..UnitState::default() });
+    }
+
+    /// What a unit sees beside its own changes.
+    fn view(&self, unit: u32) -> &Arc<State> {
+        let unit = &self.units[&unit];
+        if unit.options.view == UnitView::Frozen { &unit.base } else { self.now() }
+    }
+
+    /// Whether a unit sees a volume: a frozen view does not see newer ones.
+    pub fn unit_sees(&self, unit: u32, name: &str) -> bool {
+        let (Some(seen), Some(now)) = (self.view(unit).volumes.get(name), self.volume(name)) else { return false };
+        seen.generation == now.generation
+    }
+
+    /// Whether a unit shows only what is committed.
+    pub fn unit_shows_committed(&self, unit: u32) -> bool {
+        self.units[&unit].options.view == UnitView::Committed
+    }
+
+    /// Whether what others changed since must, may, or must not be a conflict: same content may have been written again.
+    pub fn changed_by_others(&self, unit: u32) -> Changed {
+        let (unit, now) = (&self.units[&unit], self.now());
+        if unit.options.conflicts == UnitConflicts::Allowed || unit.began == self.appended() {
+            return Changed::No;
+        }
+        let differs = unit.shadows.iter().any(|((name, _), shadow)| {
+            let (Some(then), Some(now)) = (unit.base.volumes.get(name), now.volumes.get(name)) else { return false };
+            let same = then.generation == now.generation;
+            let resized = shadow.size.is_some() && then.bytes != now.bytes;
+            same && (resized || shadow.blocks.keys().any(|block| then.block(*block) != now.block(*block)))
+        });
+        let block = |lists: &Lists, block: u64| {
+            let found = lists.iter().flat_map(|state| &state.blocks).find(|(found, _)| *found == block);
+            found.map(|(_, content)| content.clone())
+        };
+        let written = |number: &u64| match (block(&unit.base.lists, *number), block(&now.lists, *number)) {
+            (Some(then), Some(now)) => then != now,
+            _ => false,
+        };
+        if differs || unit.written.keys().any(written) { Changed::Yes } else { Changed::Perhaps }
     }
 
     /// The open units.
@@ -458,7 +521,8 @@ impl Model {
     pub fn unit_bytes(&self, unit: u32, name: &str) -> u64 {
         let Some(volume) = self.volume(name) else { return 0 };
         let size = self.units[&unit].shadow(name, volume).and_then(|shadow| shadow.size);
-        size.map_or(volume.bytes, |size| size.0)
+        let seen = self.view(unit).volumes.get(name).map_or(0, |seen| seen.bytes);
+        size.map_or(seen, |size| size.0)
     }
 
     /// Where the last block ends that a unit has changed in a volume.
@@ -470,14 +534,14 @@ impl Model {
 
     /// Fills `into` with what a unit sees of a volume.
     pub fn unit_read(&self, unit: u32, name: &str, offset: u64, into: &mut [u8]) {
-        let volume = &self.now().volumes[name];
-        let shadow = self.units[&unit].shadow(name, volume);
+        let volume = &self.view(unit).volumes[name];
+        let shadow = self.units[&unit].shadow(name, volume).filter(|_| !self.unit_shows_committed(unit));
         view(volume.size(), offset, into, |block| seen(volume, shadow, block));
     }
 
     /// Writes in a unit.
     pub fn unit_write(&mut self, unit: u32, name: &str, offset: u64, data: &[u8]) {
-        let volume = Arc::clone(&self.now().volumes[name]);
+        let volume = Arc::clone(&self.view(unit).volumes[name]);
         let shadow = self.shadow(unit, name, &volume);
         let blocks = written(volume.size(), offset, data, |block| seen(&volume, Some(shadow), block));
         shadow.blocks.extend(blocks.into_iter().map(|(block, bytes)| (block, Some(bytes))));
@@ -486,7 +550,7 @@ impl Model {
     /// Makes a range read as zeros, in a unit. Whole blocks become holes; one that lies beyond the end at the commit is
     /// no conflict: it is not there.
     pub fn unit_discard(&mut self, unit: u32, name: &str, offset: u64, bytes: u64) {
-        let volume = Arc::clone(&self.now().volumes[name]);
+        let volume = Arc::clone(&self.view(unit).volumes[name]);
         let shadow = self.shadow(unit, name, &volume);
         for (block, from, to) in pieces(volume.size(), offset, bytes) {
             if to - from == volume.size() {
@@ -502,7 +566,7 @@ impl Model {
 
     /// Changes a volume's size to a multiple of its block, in a unit.
     pub fn unit_resize(&mut self, unit: u32, name: &str, bytes: u64) {
-        let volume = Arc::clone(&self.now().volumes[name]);
+        let volume = Arc::clone(&self.view(unit).volumes[name]);
         let shadow = self.shadow(unit, name, &volume);
         let least = shadow.size.map_or(bytes, |size| size.1);
         shadow.size = Some((bytes, least.min(bytes)));

@@ -5,6 +5,7 @@
 
 use crate::rng::{Rng, mix, narrow};
 use crate::trace::Erased;
+use lode::{UnitConflicts, UnitOptions, UnitView};
 use lode_media::Geometry;
 use std::fmt;
 
@@ -119,6 +120,22 @@ pub fn volume_name(volume: VolumeNumber) -> String {
 pub fn snapshot_name(snapshot: u8) -> String {
     format!("s{snapshot}")
 }
+
+/// How a unit begins: in most scripts none has options.
+pub fn unit_options(seed: u64, unit: UnitNumber) -> UnitOptions {
+    let mut rng = Rng::new(mix(seed, OPTIONS_SEED));
+    let percent = *rng.pick(&[0, 0, 0, 70]);
+    let mut rng = Rng::new(mix(rng.word(), unit.into()));
+    if !rng.percent(percent) {
+        return UnitOptions::default();
+    }
+    let view = *rng.pick(&[UnitView::Moving, UnitView::Frozen, UnitView::Frozen, UnitView::Committed]);
+    let conflicts = *rng.pick(&[UnitConflicts::Allowed, UnitConflicts::Written, UnitConflicts::Read]);
+    UnitOptions { view, conflicts }
+}
+
+/// So that the scripts that are pinned in tests have none.
+const OPTIONS_SEED: u64 = 0x4F50_0011;
 
 /// The data that operation `op` of a script writes: no two operations write the same, except zeros.
 pub fn data(seed: u64, op: usize, bytes: u64, fill: Fill) -> Vec<u8> {

@@ -61,7 +61,7 @@ pub use check::{CheckReport, Damage, ScrubReport};
 pub use disk::open::Disk;
 pub use disk::options::{
     Counters, DiskInfo, FormatOptions, ListInfo, ListOptions, OpenOptions, SnapshotInfo, SnapshotOptions, Survive,
-    VolumeInfo, VolumeOptions,
+    UnitConflicts, UnitOptions, UnitView, VolumeInfo, VolumeOptions,
 };
 pub use disk::outcomes::UnitStatus;
 pub use error::{Error, ErrorKind, Result};

@@ -5,8 +5,7 @@ use crate::disk::open::Disk;
 use crate::disk::options::{ListInfo, ListOptions};
 use crate::disk::ordered::number_in;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ordered::{self, Op, Owner, Place, Refused, Staged};
-use crate::state::State;
+use crate::ordered::{self, Op, Owner, Place};
 use crate::types::{BlockId, Lsn, OrderedId, SnapshotId, index, len_u64};
 use crate::unit::Unit;
 use crate::volume::Volume;
@@ -18,23 +17,6 @@ const WALK_STEP: usize = 1024;
 const PATIENCE: usize = 8;
 
 impl Inner {
-    /// Looks something up in the tables of lists, now or as a snapshot sees them.
-    fn look<T>(
-        &self,
-        at: Option<SnapshotId>,
-        mut look: impl FnMut(&State, &Staged) -> std::result::Result<T, Refused>,
-    ) -> Result<T> {
-        let staged = Staged::seen_by(at);
-        loop {
-            let found = look(&self.core.lock().state, &staged);
-            match found {
-                Ok(found) => return Ok(found),
-                Err(Refused::Cold(cold)) => self.load(cold.0)?,
-                Err(Refused::Meaningless(words)) => return Err(Error::new(ErrorKind::NotFound, words)),
-            }
-        }
-    }
-
     fn all_blocks(&self, list: OrderedId, at: Option<SnapshotId>) -> Result<Vec<BlockId>> {
         for turn in 0.. {
             let (most, before) =

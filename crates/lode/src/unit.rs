@@ -13,21 +13,22 @@
 
 mod blocks;
 mod commit;
+mod conflicts;
 mod large;
 mod lists;
 mod shadow;
 
-use crate::disk::options::Survive;
+use crate::disk::options::{Survive, UnitOptions, UnitView};
 use crate::disk::put::NewBlock;
-use crate::disk::read::{pack, read_bytes, unpack};
+use crate::disk::read::{View, pack, read_bytes, unpack};
 use crate::disk::space::Claim;
 use crate::disk::{Core, Inner, Reserved, Spilled, charge};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::crc;
 use crate::shape::BLOCK_CHARGE;
-use crate::types::{Kind, ListId, Location, Lsn, UnitId, index, index64, len_u32, len_u64};
+use crate::types::{Kind, ListId, Location, Lsn, SnapshotId, UnitId, index, index64, len_u32, len_u64};
 use crate::volume::Volume;
-use parking_lot::MutexGuard;
+use parking_lot::{Mutex, MutexGuard};
 use shadow::{Arena, Chunks, Shadow, Shadows};
 use std::sync::Arc;
 
@@ -47,6 +48,11 @@ pub struct Unit {
     id: UnitId,
     lists: Shadows,
     ordered: Option<Box<lists::UnitLists>>,
+    options: UnitOptions,
+    /// The snapshot that it sees, or by which it finds conflicts.
+    frozen: Option<SnapshotId>,
+    /// What it has read, if that is asked for.
+    read: Mutex<conflicts::ReadSet>,
     /// Numbers that are freed while it is open are not given out again before it has ended (R4).
     generation: u64,
     /// What `Shadow::Data` names.
@@ -80,6 +86,9 @@ impl Unit {
         let generation = disk.generations.enter();
         Unit {
             ordered: None,
+            options: UnitOptions::default(),
+            frozen: None,
+            read: Mutex::default(),
             generation,
             simple: false,
             committed: false,
@@ -106,8 +115,24 @@ impl Unit {
     pub fn bytes(&self, volume: &Volume) -> Result<u64> {
         match self.lists.get(volume.list()).and_then(|list| list.bytes) {
             Some(bytes) => Ok(bytes),
-            None => volume.size(),
+            None => self.bytes_in(&self.disk.core.lock(), volume),
         }
+    }
+
+    /// The frozen view that it sees.
+    fn sees(&self) -> Option<SnapshotId> {
+        self.frozen.filter(|_| self.options.view == UnitView::Frozen)
+    }
+
+    /// The size that a volume has in the unit's view.
+    fn bytes_in(&self, core: &Core, volume: &Volume) -> Result<u64> {
+        let Some(view) = self.sees() else { return Ok(core.check_list(volume.list(), 0)?.bytes) };
+        if core.state.tables.table_of(volume.list()).is_some() {
+            return Ok(core.check_list(volume.list(), 0)?.bytes); // A pool has always the same.
+        }
+        let meta = core.state.meta_at(volume.list(), view);
+        let newer = || Error::new(ErrorKind::NotFound, format!("{} is newer than the unit's view", volume.label()));
+        Ok(meta.ok_or_else(newer)?.bytes)
     }
 
     fn check_range(&self, volume: &Volume, offset: u64, bytes: u64) -> Result<()> {
@@ -121,6 +146,11 @@ impl Unit {
         if volume.is_snapshot() {
             return volume.read_at(offset, into);
         }
+        self.note_read(volume, offset, len_u64(into.len()));
+        if self.options.view == UnitView::Committed {
+            volume.belongs_to(&self.disk)?;
+            return volume.read_at(offset, into);
+        }
         self.check_range(volume, offset, len_u64(into.len()))?;
         read_bytes(volume.block_bytes(), offset, into, |first, into| self.read_blocks(volume, first, into))
     }
@@ -129,7 +159,7 @@ impl Unit {
         let (list, block_bytes) = (volume.list(), volume.block_bytes());
         let shadow = self.lists.get(list);
         let has = |block| shadow.is_some_and(|shadow| shadow.blocks.contains(block) || shadow.is_hole(block));
-        self.disk.read_blocks_but(volume.view(), block_bytes, first, into, has)?;
+        self.disk.read_blocks_but(View { at: self.sees(), ..volume.view() }, block_bytes, first, into, has)?;
         let Some(shadow) = shadow else { return Ok(()) };
         for (block, into) in (first..).zip(into.chunks_mut(index(block_bytes))) {
             match shadow.blocks.get(block) {
@@ -193,7 +223,7 @@ impl Unit {
         let core = self.disk.writable()?;
         let size = match self.lists.get(volume.list()).and_then(|list| list.bytes) {
             Some(bytes) => bytes,
-            None => core.check_list(volume.list(), 0)?.bytes,
+            None => self.bytes_in(&core, volume)?,
         };
         crate::volume::check_range(volume.label(), size, offset, len)?;
         if data.is_empty() {
@@ -491,6 +521,10 @@ impl Drop for Unit {
             for (table, number) in self.ordered.as_mut().map(|lists| lists.take_all()).unwrap_or_default() {
                 core.numbers_of(table).give_back(number);
             }
+        }
+        if let Some(view) = self.frozen {
+            self.disk.core.lock().ended_views.push(view);
+            self.disk.keeper.notify_all();
         }
         self.disk.generations.leave(self.generation);
     }

@@ -235,7 +235,11 @@ impl Run<'_> {
     }
 
     fn compare_unit_lists(&mut self, number: UnitNumber, unit: &mut Unit) -> Step {
-        let Some(lists) = self.model.unit_lists(number) else { return Ok(()) };
+        let shown = match self.model.unit_shows_committed(number) {
+            true => Some(self.model.now().lists.clone()),
+            false => self.model.unit_lists(number),
+        };
+        let Some(lists) = shown else { return Ok(()) };
         let wrong = |words: String| Err(Stop::Finding(format!("lists in a unit: {words}")));
         let found = unit.lists().map_err(|error| self.refused("the lists of a unit", error))?;
         let right: Vec<OrderedId> = lists.iter().map(|state| OrderedId(state.list)).collect();

@@ -2,18 +2,21 @@
 
 use super::{Run, Step, Stop};
 use crate::content::differing;
-use crate::model::{Committed, Model};
+use crate::model::{Changed, Committed, Model};
 use crate::rng::narrow;
-use crate::script::{Op, UnitNumber, VolumeNumber, data, volume_name};
+use crate::script::{Op, UnitNumber, VolumeNumber, data, unit_options, volume_name};
 use lode::{ErrorKind, Survive, Unit, Volume};
 
 impl Run<'_> {
     pub(super) fn begin(&mut self, number: UnitNumber) -> Step {
-        let unit = self.open_disk().begin();
+        let options = unit_options(self.script.id.seed(), number);
+        let note = self.begin_call();
+        let unit = self.open_disk().begin_with(&options);
         if let Some(unit) = self.changed("begin", unit)? {
             self.units.insert(number, unit);
-            self.model.begin(number);
+            self.model.begin_with(number, options);
         }
+        self.end_call(note);
         Ok(())
     }
 
@@ -29,6 +32,9 @@ impl Run<'_> {
         let Some(volume) = self.volume(*which)? else { return Ok(()) };
         if matches!(op, Op::UnitResize(_, _, bytes) if !bytes.is_multiple_of(u64::from(volume.block_bytes()))) {
             return Ok(()); // Meant for another volume of the name, which a crash took away.
+        }
+        if !self.units.contains_key(&number) || !self.model.unit_sees(number, &name) {
+            return Ok(());
         }
         let Some(mut unit) = self.units.remove(&number) else { return Ok(()) };
         if let Op::UnitResize(_, _, bytes) = op
@@ -85,7 +91,10 @@ impl Run<'_> {
     }
 
     pub(super) fn unit_read(&mut self, number: UnitNumber, unit: &Unit, volume: &Volume, name: &str) -> Step {
-        let bytes = self.model.unit_bytes(number, name);
+        let bytes = match self.model.unit_shows_committed(number) {
+            true => self.model.volume(name).map_or(0, |volume| volume.bytes),
+            false => self.model.unit_bytes(number, name),
+        };
         let mut found = vec![0x33; narrow(bytes)];
         unit.read_at(volume, 0, &mut found).map_err(|error| self.refused("a read in a unit", error))?;
         let mut expected = vec![0; found.len()];
@@ -101,7 +110,19 @@ impl Run<'_> {
         if matches!(&result, Err(error) if error.kind() == ErrorKind::Full) {
             return Err(Stop::Finding("a commit was refused because the disk is full".to_owned()));
         }
-        let committed = self.model.commit(number);
+        let changed = self.model.changed_by_others(number);
+        let told = matches!(&result, Err(error) if error.kind() == ErrorKind::Conflict);
+        if changed == Changed::Yes && result.is_ok() {
+            return Err(Stop::Finding("a commit over what others changed was accepted".to_owned()));
+        }
+        let committed = match changed {
+            Changed::No => self.model.commit(number),
+            _ if told => {
+                self.model.abort(number);
+                Committed::Conflict
+            }
+            _ => self.model.commit(number),
+        };
         match (result, committed) {
             (Ok(position), Committed::Applied) => {
                 if flush {

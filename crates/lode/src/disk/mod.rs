@@ -30,7 +30,7 @@ use crate::log::writer::Writer;
 use crate::roots::RootCursor;
 use crate::shape::Shape;
 use crate::state::{SectionKey, State};
-use crate::types::{ListId, Location, Lsn, UnitId};
+use crate::types::{ListId, Location, Lsn, SnapshotId, UnitId};
 use lode_media::Medium;
 use options::{Counters, OpenOptions};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -129,6 +129,8 @@ pub(crate) struct Core {
     pub outcomes: outcomes::Outcomes,
     /// Numbers for new blocks and lists, by table.
     pub numbers: BTreeMap<ListId, numbers::Numbers>,
+    /// Frozen views whose units have ended.
+    pub ended_views: Vec<SnapshotId>,
     /// How often ordered lists were changed.
     pub lists_changed: u64,
     /// Emptied memory of ended units, for new ones.

@@ -6,7 +6,8 @@
 
 use super::options::Survive;
 use super::options::{
-    Counters, DiskInfo, FormatOptions, OpenOptions, SnapshotInfo, SnapshotOptions, VolumeInfo, VolumeOptions,
+    Counters, DiskInfo, FormatOptions, OpenOptions, SnapshotInfo, SnapshotOptions, UnitOptions, VolumeInfo,
+    VolumeOptions,
 };
 use super::outcomes::UnitStatus;
 use super::space::Claim;
@@ -226,6 +227,14 @@ impl Disk {
         Ok(Unit::new(Arc::clone(&self.inner)))
     }
 
+    /// As [`Disk::begin`]; a view that is frozen, or conflicts that are looked for, cost a snapshot without a name.
+    /// `Full`.
+    pub fn begin_with(&self, options: &UnitOptions) -> Result<Unit> {
+        let mut unit = self.begin()?;
+        unit.set_options(options)?;
+        Ok(unit)
+    }
+
     /// What became of a unit: exact, or `Forgotten`. `NotFound`: there has never been such a unit.
     pub fn unit_status(&self, unit: UnitId) -> Result<UnitStatus> {
         self.inner.unit_status(unit)
@@ -355,6 +364,8 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         trim: crate::disk::load::Trim::new(),
         outcomes: crate::disk::outcomes::Outcomes::new(),
         numbers: BTreeMap::new(),
+        // No unit of before is open any more.
+        ended_views: state.views(),
         lists_changed: 0,
         chunks: Vec::new(),
         stop: false,

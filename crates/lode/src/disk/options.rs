@@ -189,6 +189,40 @@ pub struct ListInfo {
     pub compression: Compression,
 }
 
+/// What a unit sees beside its own changes (*Atomic Recovery Units*, section 3; *Mime*, the snapshot flag).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UnitView {
+    /// What is committed at each moment.
+    #[default]
+    Moving,
+    /// What was committed when the unit began, whatever others commit.
+    Frozen,
+    /// Only what is committed, its own changes not: they count when it commits.
+    Committed,
+}
+
+/// Which changes of others, made since the unit began, are a conflict at its commit (R15). Beside these it is always
+/// one if an operation has no meaning any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UnitConflicts {
+    /// None: of two that write the same, the last to commit counts.
+    #[default]
+    Allowed,
+    /// Of what it changed: the first to commit counts.
+    Written,
+    /// Of what it changed or read: units that commit are as if they had run one after the other.
+    Read,
+}
+
+/// How a unit begins.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct UnitOptions {
+    /// What it sees.
+    pub view: UnitView,
+    /// What is a conflict.
+    pub conflicts: UnitConflicts,
+}
+
 /// How a snapshot is taken.
 #[derive(Clone, Debug, Default)]
 pub struct SnapshotOptions {

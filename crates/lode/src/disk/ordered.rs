@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::records::{Compression, Form, ListMeta, ListState, Record, encode_one_put, put_bytes};
 use crate::ordered::{Attributes, Change, Op, Place, Refused, Row, Staged};
 use crate::shape::BLOCK_CHARGE;
-use crate::state::Kept;
+use crate::state::{Kept, State};
 use crate::types::{BlockId, ListId, Location, Lsn, SnapshotId, len_u64};
 use smallvec::SmallVec;
 
@@ -146,6 +146,23 @@ impl Core {
 }
 
 impl Inner {
+    /// Looks something up in the tables of lists, now or as a snapshot sees them.
+    pub(crate) fn look<T>(
+        &self,
+        at: Option<SnapshotId>,
+        mut look: impl FnMut(&State, &Staged) -> std::result::Result<T, Refused>,
+    ) -> Result<T> {
+        let staged = Staged::seen_by(at);
+        loop {
+            let found = look(&self.core.lock().state, &staged);
+            match found {
+                Ok(found) => return Ok(found),
+                Err(Refused::Cold(cold)) => self.load(cold.0)?,
+                Err(Refused::Meaningless(words)) => return Err(Error::new(ErrorKind::NotFound, words)),
+            }
+        }
+    }
+
     /// Whether the records of a simple operation fit in one batch; if not, it is a unit of its own.
     pub fn lists_fit(&self) -> bool {
         4 * ROWS * put_bytes(1) <= self.shape.batch_bytes - self.shape.head

@@ -1,9 +1,9 @@
 //! Taking snapshots, making layers, and letting deleted snapshots go. See `state/versions.rs` for how they lie.
 
-use super::Inner;
 use super::options::{SnapshotInfo, SnapshotOptions};
 use super::space::Claim;
 use super::volumes::{LIST_RECORD, check_name};
+use super::{Core, Inner};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::records::{Compression, Form, Freed, ListMeta, ListState, Record};
 use crate::shape::BLOCK_CHARGE;
@@ -17,6 +17,27 @@ const MEMBERS_MAX: usize = 64;
 /// Room for the record of a list or snapshot.
 fn room_of(meta: &ListMeta) -> u32 {
     LIST_RECORD + len_u32(meta.members.len()) * 4
+}
+
+impl Core {
+    fn write_snapshot(&mut self, name: &str, made: u64, members: Vec<ListId>) -> SnapshotId {
+        let snapshot = self.state.next_list;
+        self.write_record(&Record::List(ListMeta {
+            list: ListId(snapshot),
+            block_shift: 12,
+            compression: Compression::None,
+            state: ListState::Snapshot,
+            form: Form::Indexed,
+            bytes: 0,
+            name: name.to_owned(),
+            parent: ListId(0),
+            snapshot: SnapshotId(0),
+            cut: 0,
+            made,
+            members,
+        }));
+        SnapshotId(snapshot)
+    }
 }
 
 impl Inner {
@@ -50,22 +71,19 @@ impl Inner {
                         Error::new(ErrorKind::NotFound, format!("there is no volume named {volume}"))
                     })?);
             }
-            let snapshot = core.state.next_list;
-            core.write_record(&Record::List(ListMeta {
-                list: ListId(snapshot),
-                block_shift: 12,
-                compression: Compression::None,
-                state: ListState::Snapshot,
-                form: Form::Indexed,
-                bytes: 0,
-                name: name.to_owned(),
-                parent: ListId(0),
-                snapshot: SnapshotId(0),
-                cut: 0,
-                made: options.made,
-                members,
-            }));
+            core.write_snapshot(name, options.made, members);
             Ok(core.writer.lsn)
+        })?
+    }
+
+    /// A snapshot without a name, of everything, until its unit ends.
+    pub fn freeze(&self) -> Result<SnapshotId> {
+        self.with_room(0, LIST_RECORD, Claim::Urgent, |core| {
+            let holes = if core.state.versions.is_empty() { core.reserved.blocks * BLOCK_CHARGE } else { 0 };
+            if !core.promises(holes + self.shape.list_charge()) {
+                return Err(self.full(core, holes + self.shape.list_charge()));
+            }
+            Ok(core.write_snapshot("", 0, Vec::new()))
         })?
     }
 
@@ -138,7 +156,17 @@ impl Inner {
     /// A step towards forgetting deleted snapshots, and deleted lists that none sees any more. False: there is none.
     pub(crate) fn leave_step(&self) -> Result<bool> {
         let (record, merge) = {
-            let core = self.core.lock();
+            let mut core = self.core.lock();
+            if let Some(view) = core.ended_views.pop() {
+                let list = core.state.lists.get(&ListId(view.0)).map(|list| list.meta.clone());
+                drop(core);
+                if let Some(meta) = list {
+                    let leaving = Record::List(ListMeta { state: ListState::Leaving, ..meta });
+                    let ended = self.with_room(0, LIST_RECORD, Claim::Keeper, |core| core.write_record(&leaving));
+                    ended.inspect_err(|_| self.core.lock().ended_views.push(view))?;
+                }
+                return Ok(true);
+            }
             let state = &core.state;
             let unseen =
                 state.versions.hidden.iter().find(|list| state.versions.layers(**list, SnapshotId(0)).next().is_none());

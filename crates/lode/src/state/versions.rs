@@ -18,6 +18,7 @@
 
 use super::{ColdLeaf, State};
 use crate::format::records::{Form, ListMeta, ListState};
+use crate::map::{Slot, sections_of};
 use crate::types::{ListId, Location, SnapshotId};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,7 +44,7 @@ pub(crate) struct Versions {
 impl Versions {
     /// Whether there is any snapshot.
     pub fn is_empty(&self) -> bool {
-        self.names.is_empty()
+        self.whole.is_empty() && self.single.is_empty()
     }
 
     /// A list, layer or snapshot is there (or not any more).
@@ -76,7 +77,8 @@ impl Versions {
                 for member in &meta.members {
                     set(&mut self.single, (*member, snapshot), there);
                 }
-                if there {
+                // A frozen view of a unit has no name.
+                if there && !meta.name.is_empty() {
                     self.names.insert(meta.name.clone(), snapshot);
                 } else {
                     self.names.remove(&meta.name);
@@ -209,6 +211,48 @@ impl State {
         (layers, cut)
     }
 
+    /// Whether a block has changed since a snapshot: a layer since then has an entry for it (R18).
+    pub fn changed_since(&self, list: ListId, from: SnapshotId, block: u64) -> Result<bool, ColdLeaf> {
+        for layer in self.versions.layers(list, from) {
+            if self.is_cut(layer, block) || !self.place(layer, block)?.is_none() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether any of the blocks `first..end` has.
+    pub fn any_changed_since(&self, list: ListId, from: SnapshotId, first: u64, end: u64) -> Result<bool, ColdLeaf> {
+        for layer in self.versions.layers(list, from) {
+            let cut = self.lists.get(&layer).map_or(u64::MAX, |layer| layer.meta.cut);
+            if cut < end.min(self.lists.get(&list).map_or(0, |list| list.meta.blocks())) {
+                return Ok(true);
+            }
+            if let Some(key) = self.cold_leaf(layer, first, end) {
+                return Err(ColdLeaf(key));
+            }
+            let Some(owner) = self.lists.get(&layer) else { continue };
+            let (shift, leaf_shift) = (self.shape.section_blocks_shift(), self.shape.leaf_shift);
+            for (number, section) in owner.sections.range(sections_of(first..end, shift)) {
+                for (n, slot) in (0..).zip(&section.slots) {
+                    let Slot::Loaded(leaf) = slot else { continue };
+                    let start = (u64::from(number) << shift) + (n << leaf_shift);
+                    if leaf.iter().any(|(at, _, _)| (first..end).contains(&(start + u64::from(at)))) {
+                        return Ok(true);
+                    }
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Frozen views that are there.
+    pub fn views(&self) -> Vec<SnapshotId> {
+        let views = self.lists.values().map(|list| &list.meta);
+        let views = views.filter(|meta| meta.state == ListState::Snapshot && meta.name.is_empty());
+        views.map(|meta| SnapshotId(meta.list.0)).collect()
+    }
+
     /// What a list is called towards people: what only snapshots see is named after the newest of them.
     pub fn label(&self, list: ListId) -> String {
         let Some(meta) = self.lists.get(&list).map(|list| &list.meta) else { return format!("list {}", list.0) };
@@ -227,6 +271,7 @@ impl State {
         let of = snapshot.and_then(|snapshot| self.lists.get(&ListId(snapshot.0)));
         match of {
             None => name,
+            Some(of) if of.meta.name.is_empty() => format!("{name}@(view of a unit)"),
             Some(of) => format!("{name}@{}", of.meta.name),
         }
     }
@@ -251,6 +296,9 @@ impl State {
         snapshot: SnapshotId,
         block: u64,
     ) -> Result<Option<(Location, u32)>, ColdLeaf> {
+        if list.0 > snapshot.0 {
+            return Ok(None); // The list is newer.
+        }
         for layer in self.versions.layers(list, snapshot) {
             if let Some(found) = self.lookup(layer, block)? {
                 return Ok(Some(found).filter(|(place, _)| *place != Location::HOLE));

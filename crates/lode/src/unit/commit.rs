@@ -149,7 +149,11 @@ impl Unit {
             crate::mark("unit: a block cut at the commit");
             let block_bytes = u64::from(volume.block_bytes());
             let zeros = vec![0; index64(block_bytes) - cut];
-            self.write_blocks(&volume, block * block_bytes + len_u64(cut), &zeros, Claim::Urgent)?;
+            // Out of what is committed now, also if the unit sees something else.
+            let view = std::mem::take(&mut self.options.view);
+            let done = self.write_blocks(&volume, block * block_bytes + len_u64(cut), &zeros, Claim::Urgent);
+            self.options.view = view;
+            done?;
         }
         Ok(())
     }
@@ -323,6 +327,7 @@ impl Unit {
                 other => other,
             })?;
         }
+        self.ask_conflicts(core, &staged)?;
         let rows = core.ask_rows(&staged)?;
         if let Some(lists) = &mut self.ordered {
             let bytes = rows.bytes();

@@ -7,7 +7,7 @@
 
 use super::Unit;
 use crate::disk::load::Gathering;
-use crate::disk::options::ListOptions;
+use crate::disk::options::{ListOptions, UnitView};
 use crate::disk::ordered::number_in;
 use crate::disk::put::Again;
 use crate::disk::space::Claim;
@@ -51,7 +51,11 @@ impl UnitLists {
 
     /// The operations executed on what is committed now.
     pub fn stage(&self, state: &State) -> std::result::Result<Staged, Again> {
-        let mut staged = Staged::default();
+        self.stage_on(state, Staged::default())
+    }
+
+    /// The same on another view of the state.
+    fn stage_on(&self, state: &State, mut staged: Staged) -> std::result::Result<Staged, Again> {
         for op in &self.log {
             staged.apply(state, op).map_err(|refused| match refused {
                 Refused::Cold(cold) => Again::from(cold),
@@ -87,13 +91,16 @@ impl Unit {
         mut look: impl FnMut(&mut Core, &mut UnitLists) -> std::result::Result<T, Refused>,
     ) -> Result<T> {
         let disk = Arc::clone(&self.disk);
+        let at = self.sees();
+        self.note_look();
         let lists = self.ordered.get_or_insert_default();
         let (mut gathering, mut fresh) = (None, fresh);
         loop {
             let mut core = disk.core.lock();
-            let now = core.lists_changed;
+            // A frozen view does not move.
+            let now = if at.is_some() { 0 } else { core.lists_changed };
             let made = if lists.seen.is_none() || (fresh && lists.seen != Some(now)) {
-                lists.stage(&core.state).map(|view| {
+                lists.stage_on(&core.state, Staged::seen_by(at)).map(|view| {
                     (lists.view, lists.seen) = (view, Some(now));
                 })
             } else {
@@ -125,6 +132,15 @@ impl Unit {
                 }
             }
         }
+    }
+
+    /// Runs `look` on what the unit shows: its own view, or only what is committed.
+    fn show<T>(&mut self, mut look: impl FnMut(&State, &Staged) -> std::result::Result<T, Refused>) -> Result<T> {
+        if self.options.view == UnitView::Committed {
+            self.note_look();
+            return self.disk.look(None, look);
+        }
+        self.on_lists(true, |core, lists| look(&core.state, &lists.view))
     }
 
     /// Does an operation in the unit's view. `rows`: what it changes; `new`: what it adds.
@@ -257,21 +273,21 @@ impl Unit {
 
     /// The neighbour of a block in its list as the unit sees it: the next one, or the one before.
     pub fn block_beside(&mut self, block: BlockId, behind: bool) -> Result<Option<BlockId>> {
-        self.on_lists(true, |core, lists| crate::ordered::beside(&core.state, &lists.view, block, behind))
+        self.show(|state, staged| crate::ordered::beside(state, staged, block, behind))
     }
 
     /// The blocks of a list in order, as the unit sees them now.
     pub fn blocks(&mut self, list: OrderedId) -> Result<Vec<BlockId>> {
-        self.on_lists(true, |core, lists| {
+        self.show(|state, staged| {
             let mut blocks = Vec::new();
-            crate::ordered::blocks(&core.state, &lists.view, list, None, usize::MAX, &mut blocks)?;
+            crate::ordered::blocks(state, staged, list, None, usize::MAX, &mut blocks)?;
             Ok(blocks)
         })
     }
 
     /// All ordered lists in their order, as the unit sees them now.
     pub fn lists(&mut self) -> Result<Vec<OrderedId>> {
-        self.on_lists(true, |core, lists| crate::ordered::lists(&core.state, &lists.view))
+        self.show(crate::ordered::lists)
     }
 
     /// The blocks of the pool as a volume, and where in it the block starts.
@@ -282,6 +298,11 @@ impl Unit {
 
     /// Reads from a block: the unit's own shadow, else the committed state. `NotFound`, `OutOfRange`.
     pub fn read_block(&mut self, block: BlockId, offset: u32, into: &mut [u8]) -> Result<()> {
+        if self.options.view == UnitView::Committed {
+            let found = self.show(|state, staged| crate::ordered::owner(state, staged, block))?;
+            let (volume, at) = Volume::of_pool(&self.disk, &found, block, offset, into.len())?;
+            return self.read_at(&volume, at, into);
+        }
         let (volume, at) = self.pool_of(block, offset, into.len())?;
         self.read_at(&volume, at, into)
     }

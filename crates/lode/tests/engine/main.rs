@@ -20,4 +20,5 @@ mod sizes;
 mod snapshots;
 mod tape;
 mod units;
+mod views;
 mod watch;

@@ -1,0 +1,122 @@
+//! Conflicts that a unit asks to be told of (R15): something that it changed, or read, was changed by others since it
+//! began. What has changed since is what the layers since its frozen view have (R18), so nothing else is kept for it.
+
+use super::Unit;
+use crate::disk::Core;
+use crate::disk::options::{UnitConflicts, UnitOptions, UnitView};
+use crate::disk::put::Again;
+use crate::error::{Error, ErrorKind, Result};
+use crate::ordered::{Change, Staged};
+use crate::types::{ListId, SnapshotId};
+use crate::volume::Volume;
+use std::collections::BTreeMap;
+
+/// What a unit has read: of each list stretches of blocks, in no order.
+#[derive(Default)]
+pub(super) struct ReadSet {
+    blocks: BTreeMap<ListId, Vec<(u64, u64)>>,
+    /// It has looked at ordered lists: at which, is not kept.
+    pub lists: bool,
+}
+
+/// More stretches of one list than this become one.
+const STRETCHES_MAX: usize = 1024;
+
+fn changed(what: &str) -> Again {
+    crate::mark("unit: conflict with what others changed");
+    Again::Never(Error::new(ErrorKind::Conflict, format!("{what} was changed by others since the unit began")))
+}
+
+impl Unit {
+    pub(crate) fn set_options(&mut self, options: &UnitOptions) -> Result<()> {
+        self.options = *options;
+        if options.view == UnitView::Frozen || options.conflicts != UnitConflicts::Allowed {
+            self.frozen = Some(self.disk.freeze()?);
+        }
+        Ok(())
+    }
+
+    /// Remembers a read, if reads count.
+    pub(super) fn note_read(&self, volume: &Volume, offset: u64, bytes: u64) {
+        if self.options.conflicts != UnitConflicts::Read {
+            return;
+        }
+        let size = u64::from(volume.block_bytes());
+        let (first, end) = (offset / size, offset.saturating_add(bytes).div_ceil(size));
+        let mut read = self.read.lock();
+        let stretches = read.blocks.entry(volume.list()).or_default();
+        let room = stretches.len() < STRETCHES_MAX;
+        match stretches.last_mut() {
+            Some(last) if last.0 <= first && first <= last.1 => last.1 = last.1.max(end),
+            _ if room => stretches.push((first, end)),
+            _ => {
+                let all = stretches.iter().fold((first, end), |all, one| (all.0.min(one.0), all.1.max(one.1)));
+                *stretches = vec![all];
+            }
+        }
+    }
+
+    pub(super) fn note_look(&self) {
+        if self.options.conflicts == UnitConflicts::Read {
+            self.read.lock().lists = true;
+        }
+    }
+
+    /// Whether what others changed is a conflict. Asked before anything is changed.
+    pub(super) fn ask_conflicts(&self, core: &Core, staged: &Staged) -> std::result::Result<(), Again> {
+        let Some(from) = self.frozen.filter(|_| self.options.conflicts != UnitConflicts::Allowed) else {
+            return Ok(());
+        };
+        let state = &core.state;
+        let name = |list| state.label(list);
+        for (list, shadow) in self.lists.iter() {
+            for block in shadow.blocks.numbers() {
+                if state.changed_since(list, from, block)? {
+                    return Err(changed(&format!("{} block {block}", name(list))));
+                }
+            }
+            if shadow.bytes.is_some() {
+                same_size(core, list, from)?;
+            }
+        }
+        for (list, first, end) in self.hole_ranges() {
+            if state.any_changed_since(list, from, first, end)? {
+                return Err(changed(&format!("{} between blocks {first} and {end}", name(list))));
+            }
+        }
+        for Change { row, .. } in staged.changes() {
+            if state.changed_since(row.table, from, row.at)? {
+                return Err(changed("an ordered list, where the unit changed it,"));
+            }
+        }
+        let read = self.read.lock();
+        for (list, stretches) in &read.blocks {
+            same_size(core, *list, from)?;
+            for (first, end) in stretches {
+                if state.any_changed_since(*list, from, *first, *end)? {
+                    return Err(changed(&format!(
+                        "{} between blocks {first} and {end}, which it has read,",
+                        name(*list)
+                    )));
+                }
+            }
+        }
+        if read.lists {
+            let tables = state.tables.pools().map(|(_, pool)| pool.table).chain([state.tables.lists]);
+            for table in tables {
+                if state.any_changed_since(table, from, 0, u64::MAX >> 1)? {
+                    return Err(changed("an ordered list, at some of which the unit looked,"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn same_size(core: &Core, list: ListId, from: SnapshotId) -> std::result::Result<(), Again> {
+    let now = core.state.lists.get(&list).map(|list| list.meta.bytes);
+    match core.state.meta_at(list, from) {
+        Some(then) if Some(then.bytes) != now => Err(changed(&format!("the size of {}", then.name))),
+        _ => Ok(()),
+    }
+}
