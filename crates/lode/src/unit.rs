@@ -146,7 +146,7 @@ impl Unit {
         if volume.is_snapshot() {
             return volume.read_at(offset, into);
         }
-        self.note_read(volume, offset, len_u64(into.len()));
+        self.note_read(volume.list(), volume.block_bytes(), offset, len_u64(into.len()));
         if self.options.view == UnitView::Committed {
             volume.belongs_to(&self.disk)?;
             return volume.read_at(offset, into);

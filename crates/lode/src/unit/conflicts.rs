@@ -8,7 +8,6 @@ use crate::disk::put::Again;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ordered::{Change, Staged};
 use crate::types::{ListId, SnapshotId};
-use crate::volume::Volume;
 use std::collections::BTreeMap;
 
 /// What a unit has read: of each list stretches of blocks, in no order.
@@ -37,14 +36,14 @@ impl Unit {
     }
 
     /// Remembers a read, if reads count.
-    pub(super) fn note_read(&self, volume: &Volume, offset: u64, bytes: u64) {
+    pub(super) fn note_read(&self, list: ListId, block_bytes: u32, offset: u64, bytes: u64) {
         if self.options.conflicts != UnitConflicts::Read {
             return;
         }
-        let size = u64::from(volume.block_bytes());
+        let size = u64::from(block_bytes);
         let (first, end) = (offset / size, offset.saturating_add(bytes).div_ceil(size));
         let mut read = self.read.lock();
-        let stretches = read.blocks.entry(volume.list()).or_default();
+        let stretches = read.blocks.entry(list).or_default();
         let room = stretches.len() < STRETCHES_MAX;
         match stretches.last_mut() {
             Some(last) if last.0 <= first && first <= last.1 => last.1 = last.1.max(end),
