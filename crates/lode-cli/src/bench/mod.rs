@@ -33,7 +33,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 /// The benches, in the order in which all of them run.
-pub const NAMES: [&str; 21] = [
+pub const NAMES: [&str; 22] = [
     "fill",
     "commit1",
     "commit1x4",
@@ -52,6 +52,7 @@ pub const NAMES: [&str; 21] = [
     "snapshot",
     "after-snapshot",
     "snapshots-1000",
+    "diff",
     "list-insert",
     "list-delete",
     "list-drop",
@@ -97,6 +98,7 @@ pub fn run(name: &str, settings: &Settings) -> Result<Report> {
         "snapshot" => snapshots::take_one(settings),
         "after-snapshot" => snapshots::after(settings),
         "snapshots-1000" => snapshots::thousand(settings),
+        "diff" => snapshots::diff(settings),
         "list-insert" => lists::insert(settings),
         "list-delete" => lists::delete(settings),
         "list-drop" => lists::drop_list(settings),

@@ -71,6 +71,16 @@ impl Samples {
         self.0.push(sample);
     }
 
+    /// The figures, round by round.
+    pub fn iter(&self) -> impl Iterator<Item = f64> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// Adds the figures of others.
+    pub fn extend(&mut self, others: &Samples) {
+        self.0.extend(&others.0);
+    }
+
     fn sorted(&self) -> Vec<f64> {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
