@@ -2,7 +2,7 @@
 
 use super::volume::change;
 use crate::failure::{Code, Result};
-use crate::{image, output, text};
+use crate::{image, output, size, text};
 use clap::Subcommand;
 use lode::{SnapshotInfo, SnapshotOptions};
 use serde::Serialize;
@@ -86,26 +86,38 @@ struct Listed {
     name: String,
     made: String,
     volumes: Vec<String>,
+    /// What comes back when it is deleted.
+    held_bytes: u64,
 }
 
-impl From<SnapshotInfo> for Listed {
-    fn from(snapshot: SnapshotInfo) -> Self {
+impl Listed {
+    fn new(snapshot: SnapshotInfo, held_bytes: u64) -> Self {
         let made = SystemTime::UNIX_EPOCH + Duration::from_nanos(snapshot.made);
         let made = humantime::format_rfc3339_seconds(made).to_string();
-        Listed { name: snapshot.name, made, volumes: snapshot.volumes }
+        Listed { name: snapshot.name, made, volumes: snapshot.volumes, held_bytes }
     }
 }
 
 fn list(path: &std::path::Path, json: bool) -> Result<Code> {
-    let snapshots = image::closing(image::open_read_only(path)?, |disk| Ok(disk.snapshots()))?;
-    let snapshots: Vec<Listed> = snapshots.into_iter().map(Listed::from).collect();
+    let snapshots = image::closing(image::open_read_only(path)?, |disk| {
+        let held = |snapshot: SnapshotInfo| {
+            let bytes = disk.snapshot_space(&snapshot.name)?;
+            Ok(Listed::new(snapshot, bytes))
+        };
+        disk.snapshots().into_iter().map(held).collect::<Result<Vec<Listed>>>()
+    })?;
     if json {
         output::json(&snapshots)?;
         return Ok(Code::Done);
     }
-    let mut rows = vec![["NAME", "TAKEN", "VOLUMES"].map(String::from).to_vec()];
+    let mut rows = vec![["NAME", "TAKEN", "HOLDS", "VOLUMES"].map(String::from).to_vec()];
     for snapshot in &snapshots {
-        rows.push(vec![text::safe(&snapshot.name), snapshot.made.clone(), text::safe(&snapshot.volumes.join(" "))]);
+        rows.push(vec![
+            text::safe(&snapshot.name),
+            snapshot.made.clone(),
+            size::show(snapshot.held_bytes),
+            text::safe(&snapshot.volumes.join(" ")),
+        ]);
     }
     output::print(&text::table(&rows))?;
     Ok(Code::Done)

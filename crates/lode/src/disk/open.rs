@@ -214,6 +214,11 @@ impl Disk {
         self.inner.list_snapshots()
     }
 
+    /// Bytes that only this snapshot holds: they come back when it is deleted. Cost: reads what it keeps. `NotFound`.
+    pub fn snapshot_space(&self, name: &str) -> Result<u64> {
+        self.inner.space_of(name)
+    }
+
     /// A volume as a snapshot sees it, by the name that it had then. Read-only. `NotFound`.
     pub fn volume_at(&self, snapshot: &str, volume: &str) -> Result<Volume> {
         self.inner.find_volume_at(snapshot, volume)

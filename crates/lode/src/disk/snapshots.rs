@@ -128,6 +128,46 @@ impl Inner {
         snapshots
     }
 
+    /// Bytes that come back when a snapshot is deleted: what its layers have and the next older snapshot does not see.
+    /// Cost: reads its layers.
+    pub fn space_of(&self, name: &str) -> Result<u64> {
+        self.fold_all();
+        let (snapshot, layers) = {
+            let core = self.core.lock();
+            let id = SnapshotId(core.state.snapshot_named(name)?.0);
+            (id, core.state.versions.layers_of(id))
+        };
+        let mut bytes = 0;
+        for (list, layer) in layers {
+            let mut from = 0;
+            while let Some(number) = self.section_from(layer, from) {
+                from = number + 1;
+                for (block, place, _) in self.section_blocks(layer, number)? {
+                    if !self.seen_by_older(list, snapshot, block)? {
+                        bytes += u64::from(place.footprint());
+                    }
+                }
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Whether what a snapshot's layer has of a block is what the next older snapshot sees, too.
+    fn seen_by_older(&self, list: ListId, snapshot: SnapshotId, block: u64) -> Result<bool> {
+        loop {
+            let found = {
+                let core = self.core.lock();
+                let Some(older) = core.state.versions.newest(list, snapshot) else { return Ok(false) };
+                let Some(layer) = core.state.versions.layer(list, older) else { return Ok(true) };
+                core.state.has_own(layer, block)
+            };
+            match found {
+                Ok(own) => return Ok(!own),
+                Err(cold) => self.load(cold.0)?,
+            }
+        }
+    }
+
     /// Makes the layer that a change of a list needs (S1). It changes nothing that anybody sees. `Full` only for new
     /// data (P5).
     pub(crate) fn make_layer(&self, list: ListId, claim: Claim) -> Result<()> {

@@ -97,6 +97,12 @@ impl Versions {
         self.layers.get(&(list, snapshot)).copied()
     }
 
+    /// The layers of a snapshot, each with its list.
+    pub fn layers_of(&self, snapshot: SnapshotId) -> Vec<(ListId, ListId)> {
+        let layers = self.layers.iter().filter(|((_, of), _)| *of == snapshot);
+        layers.map(|((list, _), layer)| (*list, *layer)).collect()
+    }
+
     /// Some layer of a snapshot.
     pub fn layer_of(&self, snapshot: SnapshotId) -> Option<ListId> {
         let next = self.by_snapshot.range((snapshot, ListId(0))..=(snapshot, ListId(u32::MAX))).next();
@@ -214,7 +220,7 @@ impl State {
     /// Whether a block has changed since a snapshot: a layer since then has an entry for it (R18).
     pub fn changed_since(&self, list: ListId, from: SnapshotId, block: u64) -> Result<bool, ColdLeaf> {
         for layer in self.versions.layers(list, from) {
-            if self.is_cut(layer, block) || !self.place(layer, block)?.is_none() {
+            if self.has_own(layer, block)? {
                 return Ok(true);
             }
         }
@@ -287,6 +293,11 @@ impl State {
     /// What the layer does not have of this block was a hole, and what came later is another one.
     fn is_cut(&self, layer: ListId, block: u64) -> bool {
         self.lists.get(&layer).is_some_and(|layer| block >= layer.meta.cut)
+    }
+
+    /// Whether a layer says itself what its snapshot sees of a block.
+    pub fn has_own(&self, layer: ListId, block: u64) -> Result<bool, ColdLeaf> {
+        Ok(self.is_cut(layer, block) || !self.place(layer, block)?.is_none())
     }
 
     /// Where a block is stored that a snapshot sees.

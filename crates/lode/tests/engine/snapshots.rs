@@ -299,3 +299,33 @@ fn snapshots_come_and_go_on_the_smallest_zones() {
     disk.close().unwrap();
     sound(medium);
 }
+
+#[test]
+fn what_only_a_snapshot_holds_is_what_comes_back_when_it_goes() {
+    let medium = medium(96, 64 << 10, 512);
+    let disk = Disk::open(medium.clone(), &quiet()).unwrap();
+    let volume = create(&disk, "v", 64);
+    let fill = |from: u64, to: u64, turn: u8| {
+        for block in from..to {
+            volume.write_at(block * BLOCK, &stamp(turn)).unwrap();
+        }
+    };
+    fill(0, 64, 1);
+    take(&disk, "a");
+    fill(0, 20, 2);
+    take(&disk, "b");
+    fill(10, 30, 3);
+    take(&disk, "c");
+    volume.discard(0, 40 * BLOCK).unwrap();
+    let held = |name: &str| disk.snapshot_space(name).unwrap();
+    // a alone has the first turn of blocks 0 to 19; b the second of 10 to 19, as c has the third; what a and b see of 20
+    // to 29 neither holds alone; c has the second of 0 to 9 together with b.
+    assert_eq!(["a", "b", "c"].map(held), [20 * BLOCK, 10 * BLOCK, 20 * BLOCK]);
+    for name in ["b", "a", "c"] {
+        let (before, held) = (disk.info().unwrap().stored, held(name));
+        disk.delete_snapshot(name).unwrap();
+        while disk.maintain().unwrap() {}
+        assert_eq!(before - disk.info().unwrap().stored, held, "{name}");
+    }
+    assert_eq!(disk.snapshot_space("a").unwrap_err().kind(), ErrorKind::NotFound);
+}
