@@ -51,6 +51,7 @@ mod keeper;
 mod unit;
 mod volume;
 mod lists;
+mod reservation;
 mod check;
 mod inspect;
 
@@ -68,6 +69,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use format::{describe, records::Compression};
 pub use inspect::{BatchView, SegmentView};
 pub use ordered::Place;
+pub use reservation::Reservation;
 pub use roots::probe;
 pub use shape::{SMALLEST_ZONES, default_zone_bytes};
 pub use types::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BlockId, ListId, Lsn, OrderedId, SnapshotId, UnitId};

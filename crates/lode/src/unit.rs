@@ -38,6 +38,8 @@ const SPARE_CHUNKS: usize = 32;
 /// What a unit was given for blocks that it is about to write.
 struct Promise {
     space: Reserved,
+    /// The part of it that was reserved before.
+    prepaid: Reserved,
     /// Memory that other units have used.
     chunks: Chunks,
 }
@@ -58,6 +60,8 @@ pub struct Unit {
     /// What `Shadow::Data` names.
     arena: Arena,
     reserved: Reserved,
+    /// Taken over from a reservation, and not used yet.
+    prepaid: Reserved,
     user_bytes: u64,
     has_spilled: bool,
     /// An operation failed half-way: the unit can only be aborted.
@@ -98,6 +102,7 @@ impl Unit {
             lists: Shadows::default(),
             arena: Arena::default(),
             reserved: Reserved::default(),
+            prepaid: Reserved::default(),
             user_bytes: 0,
             has_spilled: false,
             broken: false,
@@ -260,8 +265,18 @@ impl Unit {
         Ok(())
     }
 
+    pub(crate) fn is_of(&self, disk: &Arc<Inner>) -> bool {
+        Arc::ptr_eq(&self.disk, disk)
+    }
+
+    /// Space that was reserved elsewhere, and is the unit's from now on.
+    pub(crate) fn prepay(&mut self, space: Reserved) {
+        self.prepaid += space;
+    }
+
     fn accept(&mut self, promise: Promise) {
         self.reserved += promise.space;
+        self.prepaid -= promise.prepaid;
         self.arena.stock(promise.chunks);
     }
 
@@ -278,7 +293,12 @@ impl Unit {
         let wanted = blocks.saturating_mul(block_bytes + BLOCK_CHARGE);
         let promisable = self.disk.shape.promisable();
         let mut core = self.disk.admit(self.disk.pace(core), Claim::Data)?;
+        let mut chunks = Chunks::new();
         let space = Reserved { bytes: wanted, blocks };
+        if self.prepaid.covers(space) {
+            core.chunks_for(&self.arena, wanted, &mut chunks);
+            return Ok(Promise { space, prepaid: space, chunks });
+        }
         if core.promised().saturating_add(core.reserves(space)) > promisable {
             // A simple operation gives back what it overwrites; only what it needs beyond that must be free.
             let mut freed = 0;
@@ -300,12 +320,8 @@ impl Unit {
             }
         }
         core.reserved += space;
-        let mut chunks = Chunks::new();
-        for _ in 0..self.arena.lacks(wanted) {
-            let Some(chunk) = core.chunks.pop() else { break };
-            chunks.push(chunk);
-        }
-        Ok(Promise { space, chunks })
+        core.chunks_for(&self.arena, wanted, &mut chunks);
+        Ok(Promise { space, prepaid: Reserved::default(), chunks })
     }
 
     /// `claim`: what a spill on the way may wait for.
@@ -504,6 +520,14 @@ impl Unit {
 }
 
 impl Core {
+    /// Emptied memory for so many bytes more.
+    fn chunks_for(&mut self, arena: &Arena, bytes: u64, into: &mut Chunks) {
+        for _ in 0..arena.lacks(bytes) {
+            let Some(chunk) = self.chunks.pop() else { break };
+            into.push(chunk);
+        }
+    }
+
     fn forget_spilled_of(&mut self, unit: UnitId, list: ListId, block: u64) {
         if let Some((place, _)) = self.spilled.get_mut(&unit).and_then(|spilled| spilled.remove(&(list, block))) {
             self.state.zones.get_mut(place.zone()).shadow -= place.footprint();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The modules by rank, bottom up. `lib.rs` names the same ones; rustfmt sorts them there.
-const ORDER: [&str; 24] = [
+const ORDER: [&str; 25] = [
     "marks",
     "planted",
     "types",
@@ -27,6 +27,7 @@ const ORDER: [&str; 24] = [
     "unit",
     "volume",
     "lists",
+    "reservation",
     "check",
     "inspect",
 ];

@@ -72,6 +72,13 @@ pub(crate) struct Reserved {
     pub blocks: u64,
 }
 
+impl Reserved {
+    /// Whether it is enough for `other`.
+    pub fn covers(self, other: Reserved) -> bool {
+        self.bytes >= other.bytes && self.blocks >= other.blocks
+    }
+}
+
 impl std::ops::AddAssign for Reserved {
     fn add_assign(&mut self, other: Reserved) {
         self.bytes += other.bytes;

@@ -475,6 +475,7 @@ impl Unit {
     /// Gives back what the unit held: its reservation and its listed places.
     pub(super) fn release(&mut self, core: &mut Core) {
         core.reserved -= std::mem::take(&mut self.reserved);
+        core.reserved -= std::mem::take(&mut self.prepaid);
         let room = SPARE_CHUNKS.saturating_sub(core.chunks.len());
         core.chunks.extend(self.arena.clear().take(room));
         if std::mem::take(&mut self.has_spilled)

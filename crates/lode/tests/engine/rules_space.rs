@@ -1,5 +1,5 @@
 //! Rules of space: the schedules that R26 to R28 answer.
-use crate::basics::quiet;
+use crate::basics::{medium, quiet};
 use crate::watch::{Cuts, Event, Watched};
 use lode::{Compression, Disk, ErrorKind, OpenOptions, Survive, Volume, VolumeOptions};
 use lode_media::{Position, ZoneId};
@@ -476,4 +476,35 @@ fn a_commit_that_spills_is_not_refused_when_zones_are_set_aside() {
         }
     }
     unit.commit().unwrap();
+}
+
+/// LD-09: what is reserved is there when it is used, however full others have made the disk; and comes back.
+#[test]
+fn a_reservation_holds_on_a_full_disk_until_it_is_used_or_dropped() {
+    let disk = Disk::open(medium(64, 64 << 10, 512), &quiet()).unwrap();
+    let options = VolumeOptions { bytes: 16 << 20, block_bytes: 512, ..Default::default() };
+    let volume = disk.create_volume("v", &options).unwrap();
+    let free = disk.info().unwrap().free;
+    let mut reservation = disk.reserve(200, 512).unwrap();
+    assert!(disk.reserve(u64::MAX / 1024, 512).map(drop).unwrap_err().kind() == ErrorKind::Full);
+    let mut end = 8 << 20;
+    while volume.write_at(end, &[7; 512]).map_err(|error| assert_eq!(error.kind(), ErrorKind::Full)).is_ok() {
+        end += 512;
+    }
+    let mut unit = disk.begin().unwrap();
+    assert_eq!(unit.write_at(&volume, 0, &[8; 512]).unwrap_err().kind(), ErrorKind::Full);
+    unit.draw_on(&mut reservation, 150).unwrap();
+    unit.write_at(&volume, 0, &[8; 150 * 512]).unwrap();
+    assert_eq!(unit.write_at(&volume, 151 * 512, &[8; 512]).unwrap_err().kind(), ErrorKind::Full);
+    unit.commit_and_flush(Survive::Power).unwrap();
+    assert_eq!(reservation.blocks(), 50);
+    let mut unit = disk.begin().unwrap();
+    assert_eq!(unit.draw_on(&mut reservation, 51).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    unit.draw_on(&mut reservation, 50).unwrap();
+    drop(unit);
+    drop(reservation);
+    disk.delete_volume("v").unwrap();
+    while disk.maintain().unwrap() {}
+    assert_eq!(disk.info().unwrap().reserved, 0);
+    assert!(disk.info().unwrap().free >= free);
 }

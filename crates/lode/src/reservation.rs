@@ -1,0 +1,65 @@
+//! Space that is promised before anything is written (*The Logical Disk*, section 2.2): a write that draws on it is never
+//! refused as full, whatever others do meanwhile.
+
+use crate::disk::open::Disk;
+use crate::disk::{Inner, Reserved};
+use crate::error::{Error, ErrorKind, Result};
+use crate::shape::BLOCK_CHARGE;
+use crate::unit::Unit;
+use std::sync::Arc;
+
+/// Space for so many blocks. Dropping it gives back what was not used; so does the end of the process.
+pub struct Reservation {
+    disk: Arc<Inner>,
+    space: Reserved,
+    block_bytes: u32,
+}
+
+fn space_of(blocks: u64, block_bytes: u32) -> Reserved {
+    Reserved { bytes: blocks.saturating_mul(u64::from(block_bytes) + BLOCK_CHARGE), blocks }
+}
+
+impl Disk {
+    /// Reserves space for so many blocks of this size, as if none of them could be compressed. `Full`.
+    pub fn reserve(&self, blocks: u64, block_bytes: u32) -> Result<Reservation> {
+        let inner = self.inner();
+        let space = space_of(blocks, block_bytes);
+        let mut core = inner.writable()?;
+        if !core.promises(core.reserves(space)) {
+            return Err(inner.full(&core, core.reserves(space)));
+        }
+        core.reserved += space;
+        drop(core);
+        Ok(Reservation { disk: Arc::clone(inner), space, block_bytes })
+    }
+}
+
+impl Reservation {
+    /// How many blocks it is still good for.
+    pub fn blocks(&self) -> u64 {
+        self.space.blocks
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.disk.core.lock().reserved -= self.space;
+    }
+}
+
+impl Unit {
+    /// Takes over space for `blocks` blocks from a reservation: writes of this unit draw on it first. What it does not use
+    /// is given back at its end. `InvalidArgument`: the reservation has less, or is of another disk.
+    pub fn draw_on(&mut self, reservation: &mut Reservation, blocks: u64) -> Result<()> {
+        let space = space_of(blocks, reservation.block_bytes);
+        if !reservation.space.covers(space) || !self.is_of(&reservation.disk) {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!("{blocks} blocks of a reservation of this disk: it has {} left", reservation.space.blocks),
+            ));
+        }
+        reservation.space -= space;
+        self.prepay(space);
+        Ok(())
+    }
+}
