@@ -4,6 +4,7 @@
 //! writes).
 
 use crate::disk::Inner;
+use crate::disk::options::{UnitConflicts, UnitOptions, UnitView};
 use crate::disk::put::NewBlock;
 use crate::disk::read::{View, pack, read_bytes};
 use crate::error::{Error, ErrorKind, Result};
@@ -14,6 +15,9 @@ use crate::types::{Kind, ListId, Location, Lsn, SnapshotId, index, index64, len_
 use crate::unit::Unit;
 use std::ops::Range;
 use std::sync::Arc;
+
+/// So often an exchange begins again because others have changed what it read.
+const SWAP_TRIES: u32 = 64;
 
 /// A stretch of a volume that is stored, or a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -312,6 +316,43 @@ impl Volume {
         // The snapshot may have been deleted meanwhile, and its layer merged away.
         snapshot.size()?;
         Ok(ranges)
+    }
+
+    /// Exchanges what two stretches hold, of one volume or of two, as one operation (*The Logical Disk*, section 5.4). The
+    /// data is written again (R19). `InvalidArgument`: the stretches overlap. `OutOfRange`, `Full`; `Conflict`: others
+    /// changed them again and again meanwhile.
+    pub fn swap(&self, offset: u64, other: &Volume, other_offset: u64, bytes: u64) -> Result<Lsn> {
+        if self.list == other.list && offset.abs_diff(other_offset) < bytes {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!("{bytes} bytes at {offset} and at {other_offset} of {} overlap", self.name),
+            ));
+        }
+        for (volume, at) in [(self, offset), (other, other_offset)] {
+            volume.changeable()?;
+            check_range(&volume.name, volume.size()?, at, bytes)?;
+        }
+        let options = UnitOptions { view: UnitView::Moving, conflicts: UnitConflicts::Read };
+        let mut tries = 0;
+        loop {
+            let mut unit = Unit::new(Arc::clone(&self.disk));
+            unit.set_options(&options)?;
+            let mut pieces = [vec![0; 1 << 20], vec![0; 1 << 20]];
+            let mut done = 0;
+            while done < bytes {
+                let len = index64((bytes - done).min(1 << 20));
+                let [here, there] = &mut pieces;
+                unit.read_at(self, offset + done, &mut here[..len])?;
+                unit.read_at(other, other_offset + done, &mut there[..len])?;
+                unit.write_at(self, offset + done, &there[..len])?;
+                unit.write_at(other, other_offset + done, &here[..len])?;
+                done += len_u64(len);
+            }
+            match unit.try_commit() {
+                Err(error) if error.kind() == ErrorKind::Conflict && tries < SWAP_TRIES => tries += 1,
+                other => return other,
+            }
+        }
     }
 
     /// Makes the volume what a snapshot of it sees, as one unit: its size, and all that changed since. Gives back a

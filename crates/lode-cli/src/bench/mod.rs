@@ -23,6 +23,7 @@ mod snapshots;
 mod stall;
 mod subject;
 mod unit;
+mod units;
 
 pub use open::{ChildArguments, child};
 pub use report::Report;
@@ -33,7 +34,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 /// The benches, in the order in which all of them run.
-pub const NAMES: [&str; 22] = [
+pub const NAMES: [&str; 23] = [
     "fill",
     "commit1",
     "commit1x4",
@@ -56,6 +57,7 @@ pub const NAMES: [&str; 22] = [
     "list-insert",
     "list-delete",
     "list-drop",
+    "units-many",
 ];
 
 /// How to measure.
@@ -102,6 +104,7 @@ pub fn run(name: &str, settings: &Settings) -> Result<Report> {
         "list-insert" => lists::insert(settings),
         "list-delete" => lists::delete(settings),
         "list-drop" => lists::drop_list(settings),
+        "units-many" => units::many(settings),
         _ => Err(Failure::usage(format!("bench: expected one of {}, found {name:?}", NAMES.join(", ")))),
     }
 }

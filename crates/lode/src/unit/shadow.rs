@@ -41,7 +41,7 @@ impl Piece {
 impl Arena {
     /// How many chunks it could use for so many bytes more.
     pub fn lacks(&self, bytes: u64) -> usize {
-        let room = self.open.capacity() - self.open.len() + self.spare.len() * CHUNK;
+        let room = self.open.capacity() - self.open.len() + self.spare.iter().map(Vec::capacity).sum::<usize>();
         usize::try_from(bytes).unwrap_or(usize::MAX).saturating_sub(room).div_ceil(CHUNK)
     }
 
@@ -52,8 +52,10 @@ impl Arena {
 
     /// Takes in a copy.
     pub fn push(&mut self, bytes: &[u8]) -> Piece {
-        if self.open.capacity() - self.open.len() < bytes.len() {
-            let empty = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(CHUNK));
+        let filled = self.open.len() + bytes.len();
+        if self.open.capacity() < filled && (filled > CHUNK || !self.spare.is_empty()) {
+            // One that was not used before grows as it is filled: ten thousand small units take little memory.
+            let empty = self.spare.pop().unwrap_or_default();
             let full = std::mem::replace(&mut self.open, empty);
             if !full.is_empty() {
                 self.full.push(full);

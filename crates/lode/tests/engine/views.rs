@@ -181,3 +181,33 @@ fn a_view_ends_with_its_unit_and_with_a_crash() {
     disk.close().unwrap();
     assert_eq!(Disk::check(medium).unwrap().problems, Vec::<String>::new());
 }
+
+/// LD-F4: the contents of two stretches are exchanged, whatever others write meanwhile.
+#[test]
+fn an_exchange_is_one_operation() {
+    let (_, disk, volume) = disk();
+    volume.write_at(BLOCK, &[2; 512]).unwrap();
+    let other = VolumeOptions { bytes: 8 * BLOCK, block_bytes: 64, compression: lode::Compression::Lz4 };
+    let other = disk.create_volume("other", &other).unwrap();
+    other.write_at(100, &[50; 512]).unwrap();
+    volume.swap(0, &other, 100, 512).unwrap();
+    volume.swap(0, &volume, BLOCK, BLOCK).unwrap();
+    let read = |volume: &Volume, at: u64| {
+        let mut bytes = [0; 512];
+        volume.read_at(at, &mut bytes).unwrap();
+        assert!(bytes.iter().all(|byte| *byte == bytes[0]));
+        bytes[0]
+    };
+    assert_eq!([read(&volume, 0), read(&volume, BLOCK), read(&other, 100)], [2, 50, 1]);
+    assert_eq!(volume.swap(0, &volume, 100, 512).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(volume.swap(0, &other, 8 * BLOCK - 100, 512).unwrap_err().kind(), ErrorKind::OutOfRange);
+    // Two who exchange the same blocks at once never lose one.
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| (0..50).for_each(|_| drop(volume.swap(0, &volume, BLOCK, BLOCK))));
+        }
+    });
+    let mut both = [read(&volume, 0), read(&volume, BLOCK)];
+    both.sort_unstable();
+    assert_eq!(both, [2, 50]);
+}
