@@ -1,7 +1,7 @@
 //! What can be typed.
 
 use crate::commands::{
-    bench, check, create, diff, export, import, info, inspect, list, repair, scrub, serve, snapshot, volume,
+    bench, check, create, diff, export, import, info, inspect, list, recluster, repair, scrub, serve, snapshot, volume,
 };
 use clap::{Parser, Subcommand};
 
@@ -65,6 +65,8 @@ pub enum Command {
     Check(check::Arguments),
     /// Read and verify every stored block
     Scrub(scrub::Arguments),
+    /// Put the blocks of volumes next to each other again
+    Recluster(recluster::Arguments),
     /// Go on from the last sound state of a damaged disk
     Repair(repair::Arguments),
     /// Look at what the medium holds

@@ -111,6 +111,10 @@ pub const ELSEWHERE: &[(&str, &str)] = &[
         "space: deleted list with a damaged map left as it is",
         "both copies of a page must rot: `crates/lode/tests/engine/found.rs` reaches it",
     ),
+    (
+        "cleaner: scattered blocks brought together",
+        "asked for by callers: `crates/lode/tests/engine/basics.rs` reaches it",
+    ),
     ("space: root written in the middle of a checkpoint", "the reserve is larger than what one checkpoint takes"),
     ("space: zone for tables freed on demand", "the reserve is larger than what one checkpoint takes"),
     (

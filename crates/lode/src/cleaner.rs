@@ -8,6 +8,8 @@
 //!
 //! One thread at a time: whoever holds `maintaining`.
 
+mod recluster;
+
 use crate::disk::pace::Payer;
 use crate::disk::put::{Placed, Run};
 use crate::disk::space::Claim;

@@ -34,7 +34,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 /// The benches, in the order in which all of them run.
-pub const NAMES: [&str; 23] = [
+pub const NAMES: [&str; 24] = [
     "fill",
     "commit1",
     "commit1x4",
@@ -58,6 +58,7 @@ pub const NAMES: [&str; 23] = [
     "list-delete",
     "list-drop",
     "units-many",
+    "recluster",
 ];
 
 /// How to measure.
@@ -105,6 +106,7 @@ pub fn run(name: &str, settings: &Settings) -> Result<Report> {
         "list-delete" => lists::delete(settings),
         "list-drop" => lists::drop_list(settings),
         "units-many" => units::many(settings),
+        "recluster" => read::recluster(settings),
         _ => Err(Failure::usage(format!("bench: expected one of {}, found {name:?}", NAMES.join(", ")))),
     }
 }

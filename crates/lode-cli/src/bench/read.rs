@@ -55,6 +55,48 @@ pub fn cold(settings: &Settings) -> Result<Report> {
     Ok(report)
 }
 
+/// `recluster`. Reading in order, as it was written and after random overwrites and a pass that brings the volume
+/// together again.
+pub fn recluster(settings: &Settings) -> Result<Report> {
+    let bytes = settings.pick(2 << 30, 128 << 20);
+    let place = Places::new(settings).take("disk", settings.pick(8 << 30, 1 << 30))?;
+    let subject = Subject::in_place(&place, bytes)?;
+    let data = Data::new();
+    let in_order = || {
+        let mut samples = Samples::default();
+        for _ in 0..settings.rounds {
+            let took = seconds(|| {
+                together(4, |thread| {
+                    let mut piece = vec![0; 1 << 20];
+                    for at in (wide(thread) << 20..bytes).step_by(4 << 20) {
+                        subject.volume.read_at(at, &mut piece)?;
+                    }
+                    Ok(())
+                })
+            })?;
+            samples.push(figure(bytes >> 20) / took);
+        }
+        Ok::<Samples, crate::failure::Failure>(samples)
+    };
+    subject.write_in_order(&data)?;
+    let before = in_order()?;
+    let mut random = Random::new(4);
+    for turn in 0..bytes / BLOCK {
+        subject.volume.write_at(random.below(bytes / BLOCK) * BLOCK, data.piece(turn, 4096))?;
+    }
+    subject.disk.flush(lode::Survive::Power)?;
+    let scattered = in_order()?;
+    subject.disk.recluster("bench", &mut |_, _| {})?;
+    subject.disk.flush(lode::Survive::Power)?;
+    let after = in_order()?;
+    let mut report = Report::new("recluster");
+    report.notes.push(format!("scattered by random overwrites: {:.0} MiB/s", scattered.median()));
+    let case = "read in order, 1 MiB, depth 4, after random overwrites and one pass";
+    report.cases.push(Case::against(case, "MiB/s", after, ("the same before", before), Better::Higher, 0.90));
+    subject.close()?;
+    Ok(report)
+}
+
 /// `read-hot`. Everything read is in the cache.
 pub fn hot(settings: &Settings) -> Result<Report> {
     const HOT: u64 = 16 << 20;

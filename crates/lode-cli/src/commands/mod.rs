@@ -9,6 +9,7 @@ pub mod import;
 pub mod info;
 pub mod inspect;
 pub mod list;
+pub mod recluster;
 pub mod repair;
 pub mod scrub;
 pub mod serve;
@@ -29,6 +30,7 @@ pub fn run(command: Command) -> Result<Code> {
         Command::Info(arguments) => info::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Scrub(arguments) => scrub::run(&arguments),
+        Command::Recluster(arguments) => recluster::run(&arguments),
         Command::Repair(arguments) => repair::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Import(arguments) => import::run(&arguments),

@@ -29,3 +29,14 @@ fn lists_are_made_filled_moved_and_deleted() {
     assert_eq!(order().as_array().unwrap().len(), 2);
     sound(&disk);
 }
+
+#[test]
+fn a_scattered_volume_is_put_back_in_order() {
+    let scratch = Scratch::new();
+    let disk = scratch.disk("256MiB");
+    let file = scratch.file("content", 8 << 20, 5);
+    good(lode(&["import"]).arg(&disk).arg("data").arg(&file));
+    assert!(good(lode(&["recluster"]).arg(&disk)).starts_with("data: 0 B moved"));
+    assert!(bad(lode(&["recluster"]).arg(&disk).arg("none"), 3).contains("no volume named none"));
+    sound(&disk);
+}

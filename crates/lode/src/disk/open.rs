@@ -311,6 +311,19 @@ impl Disk {
         self.inner.clean_round()
     }
 
+    /// Puts the blocks of a volume next to each other again, in their order, as far as they lie scattered, so that reading
+    /// in order is fast. Gives back how many bytes were moved; `progress` is told how much is done, of how much. Cost:
+    /// reads and writes what lies scattered. Others go on meanwhile. `NotFound`, `Full`: it needs some free zones.
+    pub fn recluster(&self, volume: &str, progress: &mut dyn FnMut(u64, u64)) -> Result<u64> {
+        let list = self.inner.find_volume(volume)?.list();
+        self.inner.recluster(list, progress)
+    }
+
+    /// How many stretches on the medium a volume is: one for each mebibyte or so where it was written in order.
+    pub fn stretches(&self, volume: &str) -> Result<u64> {
+        self.inner.stretches_of(self.inner.find_volume(volume)?.list())
+    }
+
     /// Flushes, checkpoints and stops the threads. Other handles get `Failed` for writes from here on.
     pub fn close(self) -> Result<()> {
         if self.inner.options.read_only {

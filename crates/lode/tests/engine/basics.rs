@@ -162,3 +162,37 @@ fn a_disk_made_again_where_one_of_the_same_name_was_is_empty() {
         Disk::format(medium.clone(), &FormatOptions { disk_id: 7 }).unwrap();
     }
 }
+
+/// LD-33: after random overwrites, one pass puts a volume back in order; snapshots and content stay.
+#[test]
+fn scattered_blocks_are_brought_together_again() {
+    let medium = medium(256, 64 << 10, 512);
+    let disk = Disk::open(medium.clone(), &quiet()).unwrap();
+    let options = VolumeOptions { bytes: 2 << 20, block_bytes: 512, ..Default::default() };
+    let volume = disk.create_volume("v", &options).unwrap();
+    volume.write_at(0, &vec![1; 2 << 20]).unwrap();
+    let before = disk.stretches("v").unwrap();
+    disk.take_snapshot("s", &lode::SnapshotOptions::default()).unwrap();
+    let mut turn = 0u8;
+    for step in 0..8192u64 {
+        turn = turn.wrapping_add(1);
+        volume.write_at(step * 2_654_435_761 % 4096 * 512, &[turn; 512]).unwrap();
+    }
+    let mut content = vec![0; 2 << 20];
+    volume.read_at(0, &mut content).unwrap();
+    assert!(disk.stretches("v").unwrap() > 1000);
+    let mut told = (0, 0);
+    let moved = disk.recluster("v", &mut |done, all| told = (done, all)).unwrap();
+    assert!(moved >= 1 << 20 && told.0 == told.1 && told.0 > 0);
+    let after = disk.stretches("v").unwrap();
+    assert!(after < before * 2, "{before} stretches became {after}");
+    assert_eq!(disk.recluster("v", &mut |_, _| {}).unwrap(), 0, "nothing lies scattered any more");
+    let mut found = vec![0; 2 << 20];
+    volume.read_at(0, &mut found).unwrap();
+    assert!(found == content);
+    disk.volume("v@s").unwrap().read_at(0, &mut found).unwrap();
+    assert!(found.iter().all(|byte| *byte == 1));
+    while disk.maintain().unwrap() {}
+    disk.close().unwrap();
+    assert_eq!(Disk::check(medium).unwrap().problems, Vec::<String>::new());
+}
