@@ -153,6 +153,8 @@ impl Disk {
     /// Writes into a block of an ordered list, as one operation. `NotFound`, `OutOfRange`, `Full`.
     pub fn write_block(&self, block: BlockId, offset: u32, data: &[u8]) -> Result<Lsn> {
         let inner = self.inner();
+        // Its number stays its own until the write is done, should it be removed meanwhile.
+        let _same = inner.generations.guard();
         let found = inner.look(None, |state, staged| ordered::owner(state, staged, block))?;
         let (volume, at) = Volume::of_pool(inner, &found, block, offset, data.len())?;
         volume.write_at(at, data)
