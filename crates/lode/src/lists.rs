@@ -46,7 +46,7 @@ impl Disk {
     fn as_unit<T>(&self, change: impl FnOnce(&mut Unit) -> Result<T>) -> Result<(T, Lsn)> {
         let mut unit = Unit::simple(Arc::clone(self.inner()));
         let made = change(&mut unit)?;
-        Ok((made, unit.commit_in_place()?))
+        Ok((made, unit.try_commit()?))
     }
 
     fn change(&self, op: Op, otherwise: impl FnOnce(&mut Unit) -> Result<()>) -> Result<Lsn> {

@@ -151,6 +151,8 @@ pub(crate) enum Refused {
     Cold(ColdLeaf),
     /// It has no meaning on what is there (R15).
     Meaningless(String),
+    /// The tables are not as they must be (O1, O2).
+    Damaged(String),
 }
 
 impl From<ColdLeaf> for Refused {
@@ -160,6 +162,18 @@ impl From<ColdLeaf> for Refused {
 }
 
 type Outcome<T = ()> = Result<T, Refused>;
+
+/// A ring that goes on at `at` must lead back to `before`: so whoever follows it comes to an end, whatever the tables
+/// hold (O1).
+fn leads_back(at: u32, before: u32, links: Links) -> Outcome {
+    if links.before == before {
+        return Ok(());
+    }
+    Err(Refused::Damaged(format!(
+        "the tables of ordered lists: expected {before} before {at}, found {} (O1)",
+        links.before
+    )))
+}
 
 fn meaningless<T>(words: String) -> Outcome<T> {
     Err(Refused::Meaningless(words))
@@ -209,7 +223,7 @@ impl Staged {
     }
 
     fn find(&self, row: Row) -> Option<usize> {
-        if self.rows.len() <= FEW && self.index.is_empty() {
+        if self.index.is_empty() {
             return self.rows.iter().position(|change| change.row == row);
         }
         self.index.get(&row).copied()
@@ -223,8 +237,8 @@ impl Staged {
         let old = self.committed(state, row)?;
         self.rows.push(Change { row, old, new: old });
         let at = self.rows.len() - 1;
-        if at >= FEW {
-            if at == FEW {
+        if self.rows.len() > FEW {
+            if self.index.is_empty() {
                 self.index = self.rows.iter().map(|change| change.row).zip(0..).collect();
             }
             self.index.insert(row, at);
@@ -269,9 +283,16 @@ impl Staged {
     /// The attributes of a list that is there.
     pub fn alive(&self, state: &State, list: u32) -> Outcome<Attributes> {
         let row = Chain::of_lists(state, false).row(list);
-        let attributes = Attributes::decode(self.get(state, row)?.value);
-        if list == 0 || attributes.shift == 0 || attributes.dead {
+        let links = self.get(state, row)?;
+        let attributes = Attributes::decode(links.value);
+        if list == 0 || links.is_none() || attributes.dead {
             return meaningless(format!("there is no ordered list {list}, or no more"));
+        }
+        if state.tables.pool(attributes.shift).is_none() {
+            return Err(Refused::Damaged(format!(
+                "ordered list {list}: expected blocks of a size that there is a pool for, found 2^{} (O2)",
+                attributes.shift
+            )));
         }
         Ok(attributes)
     }
@@ -389,7 +410,7 @@ impl Staged {
 
     /// Takes up to `most` blocks out of the first deleted list; the list itself once it has none. How many rows went;
     /// `None`: there is no deleted list.
-    pub fn drain(&mut self, state: &State, most: usize) -> Result<Option<usize>, ColdLeaf> {
+    pub fn drain(&mut self, state: &State, most: usize) -> Outcome<Option<usize>> {
         let dead = Chain::of_lists(state, true);
         let list = self.get(state, dead.row(0))?.behind;
         if list == 0 {
@@ -397,11 +418,13 @@ impl Staged {
         }
         let links = self.get(state, dead.row(list))?;
         let chain = Chain::of_blocks(state, list, Attributes::decode(links.value).shift);
-        let (mut block, mut drained) = (self.get(state, chain.row(0))?.behind, 0);
+        let (mut block, mut before, mut drained) = (self.get(state, chain.row(0))?.behind, 0, 0);
         while block != 0 && drained < most {
             // Nobody asks for these rows again: they need not be found.
             let row = chain.row(block);
             let old = self.committed(state, row)?;
+            leads_back(block, before, old)?;
+            before = block;
             self.rows.push(Change { row, old, new: Links::default() });
             block = old.behind;
             drained += 1;
@@ -435,13 +458,15 @@ impl Staged {
         }
         let (source, target) = (Chain::of_blocks(state, from, shift), Chain::of_blocks(state, to, shift));
         let mut stretch = vec![first];
-        while stretch[stretch.len() - 1] != last {
-            let links = self.block(state, &source, from, stretch[stretch.len() - 1])?;
-            // A ring that does not come back is damage, and no reason to hang.
-            if links.behind == 0 || stretch.len() >= 1 << 28 {
+        let mut at = first;
+        while at != last {
+            let behind = self.block(state, &source, from, at)?.behind;
+            if behind == 0 {
                 return meaningless(format!("block {last} does not follow block {first} in list {from}, or no more"));
             }
-            stretch.push(links.behind);
+            leads_back(behind, at, self.block(state, &source, from, behind)?)?;
+            stretch.push(behind);
+            at = behind;
         }
         if let Place::After(other) = place
             && stretch.contains(&other)
@@ -508,16 +533,18 @@ pub(crate) fn blocks(
 ) -> Outcome<bool> {
     let shift = staged.alive(state, list.0)?.shift;
     let chain = Chain::of_blocks(state, list.0, shift);
-    let mut number = match after {
-        None => staged.get(state, chain.row(0))?.behind,
-        Some(after) => staged.block(state, &chain, list.0, after.parts().1)?.behind,
+    let (mut before, mut number) = match after.map(|after| after.parts().1) {
+        None => (0, staged.get(state, chain.row(0))?.behind),
+        Some(after) => (after, staged.block(state, &chain, list.0, after)?.behind),
     };
     while number != 0 {
         if into.len() >= most {
             return Ok(true);
         }
         into.push(BlockId::new(shift, number));
-        number = staged.block(state, &chain, list.0, number)?.behind;
+        let links = staged.block(state, &chain, list.0, number)?;
+        leads_back(number, before, links)?;
+        (before, number) = (number, links.behind);
     }
     Ok(false)
 }
@@ -526,10 +553,16 @@ pub(crate) fn blocks(
 pub(crate) fn lists(state: &State, staged: &Staged) -> Outcome<Vec<OrderedId>> {
     let chain = Chain::of_lists(state, false);
     let mut lists = Vec::new();
-    let mut number = staged.get(state, chain.row(0))?.behind;
+    let (mut before, mut number) = (0, staged.get(state, chain.row(0))?.behind);
     while number != 0 {
         lists.push(OrderedId(number));
-        number = staged.get(state, chain.row(number))?.behind;
+        let links = staged.get(state, chain.row(number))?;
+        leads_back(number, before, links)?;
+        (before, number) = (number, links.behind);
     }
     Ok(lists)
 }
+
+#[cfg(test)]
+#[path = "ordered_tests.rs"]
+mod tests;

@@ -154,7 +154,7 @@ impl Recovered {
         let fits = |place, count: usize| run_fits(place, count, zones, zone_bytes);
         match record {
             Record::Put { place, entries, first, list } => {
-                if !(place.is_none() || place.is_bare() || fits(*place, entries.len()))
+                if !(place.is_none() && entries.len() == 1 || place.is_bare() || fits(*place, entries.len()))
                     || entries.iter().any(|(old, _)| !old.is_none() && !old.is_bare() && !fits(*old, 1))
                 {
                     return Err(format!("list {} block {first}: a place outside of the disk", list.0));

@@ -51,6 +51,7 @@ impl Unit {
     /// Takes over space for `blocks` blocks from a reservation: writes of this unit draw on it first. What it does not use
     /// is given back at its end. `InvalidArgument`: the reservation has less, or is of another disk.
     pub fn draw_on(&mut self, reservation: &mut Reservation, blocks: u64) -> Result<()> {
+        self.alive()?;
         let space = space_of(blocks, reservation.block_bytes);
         if !reservation.space.covers(space) || !self.is_of(&reservation.disk) {
             return Err(Error::new(

@@ -118,6 +118,10 @@ impl Unit {
 
     /// The size of the volume as this unit sees it.
     pub fn bytes(&self, volume: &Volume) -> Result<u64> {
+        if volume.is_snapshot() {
+            return volume.size();
+        }
+        volume.belongs_to(&self.disk)?;
         match self.lists.get(volume.list()).and_then(|list| list.bytes) {
             Some(bytes) => Ok(bytes),
             None => self.bytes_in(&self.disk.core.lock(), volume),
@@ -242,7 +246,7 @@ impl Unit {
         done
     }
 
-    fn alive(&self) -> Result<()> {
+    pub(crate) fn alive(&self) -> Result<()> {
         if self.disk.options.read_only {
             return Err(Error::new(ErrorKind::ReadOnly, "the disk is open for reading only"));
         }
@@ -500,17 +504,12 @@ impl Unit {
     /// the device. `Conflict`: an operation has no meaning any more (the volume was deleted or cut short); nothing is
     /// applied.
     pub fn commit(mut self) -> Result<Lsn> {
-        self.commit_in_place()
-    }
-
-    /// As `commit`, but after a `Conflict` the unit is still open: to be changed and tried again, or dropped.
-    pub fn try_commit(&mut self) -> Result<Lsn> {
-        self.commit_in_place()
+        self.try_commit()
     }
 
     /// As `commit`, then a flush up to it.
     pub fn commit_and_flush(mut self, survive: Survive) -> Result<Lsn> {
-        let lsn = self.commit_in_place()?;
+        let lsn = self.try_commit()?;
         self.disk.flush_to(lsn, survive)?;
         Ok(lsn)
     }

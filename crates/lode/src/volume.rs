@@ -260,7 +260,7 @@ impl Volume {
                 unit.set_base(self.list, *block, base);
             }
             change(&mut unit)?;
-            match unit.commit_in_place() {
+            match unit.try_commit() {
                 Err(error)
                     if error.kind() == ErrorKind::Conflict
                         && !parts.is_empty()
@@ -322,7 +322,7 @@ impl Volume {
     /// data is written again (R19). `InvalidArgument`: the stretches overlap. `OutOfRange`, `Full`; `Conflict`: others
     /// changed them again and again meanwhile.
     pub fn swap(&self, offset: u64, other: &Volume, other_offset: u64, bytes: u64) -> Result<Lsn> {
-        if self.list == other.list && offset.abs_diff(other_offset) < bytes {
+        if self.list == other.list && Arc::ptr_eq(&self.disk, &other.disk) && offset.abs_diff(other_offset) < bytes {
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
                 format!("{bytes} bytes at {offset} and at {other_offset} of {} overlap", self.name),
@@ -383,7 +383,7 @@ impl Volume {
                 }
             }
         }
-        unit.commit_in_place()
+        unit.try_commit()
     }
 
     /// What of the range is stored, in order and without gaps. Cost: the tables of the range.

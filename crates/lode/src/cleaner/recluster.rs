@@ -16,6 +16,8 @@ use crate::types::{ListId, Location, UnitId, index, len_u32, len_u64};
 const PIECE: u64 = 16 << 20;
 /// Stretches of this length read as fast as longer ones.
 const LONG: u64 = 512 << 10;
+/// So often in a row no zone more may come free.
+const FRUITLESS_MAX: u32 = 8;
 /// A piece may have this many stretches more than it need have.
 const SLACK: usize = 4;
 
@@ -61,8 +63,16 @@ impl Inner {
         // What moves leaves zones that are dead, which somebody has to make free.
         let wanted = index(RESERVE_ZONES) + LOW_ZONES;
         let zones = crate::types::index64(bytes / u64::from(self.shape.zone_bytes)) + 2;
-        while self.core.lock().available() < wanted + zones {
-            if !self.maintain(false)? {
+        let (mut most, mut fruitless) = (0, 0);
+        loop {
+            let available = self.core.lock().available();
+            if available >= wanted + zones {
+                break;
+            }
+            fruitless = if available > most { 0 } else { fruitless + 1 };
+            most = most.max(available);
+            self.maintain_for_space()?;
+            if fruitless > FRUITLESS_MAX {
                 return Err(Error::new(
                     ErrorKind::Full,
                     format!("bringing blocks together needs {zones} free zones beside the reserve of {wanted}"),

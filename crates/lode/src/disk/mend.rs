@@ -1,15 +1,15 @@
 //! What a repair does for ordered lists: sections hold rows of different times then, so that rings may be torn.
 //!
 //! Every list and every block that still has a row is kept, in the order in which rows still lead from one to the
-//! next; what no row leads to comes behind that, by number. Rows of lists that are not there are dropped.
+//! next; what no row leads to comes behind that, by number. Rows of lists that are not there are dropped. Where a part of
+//! the tables cannot be read, nothing is mended: what is damaged must not spread to what is not (P6).
 
 use super::Inner;
-use super::put::Again;
 use super::space::Claim;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::ordered::{Attributes, Chain, Change, Links, Row, Staged};
 use crate::state::Pool;
-use crate::types::{ListId, len_u32, low_u32};
+use crate::types::{ListId, low_u32};
 use std::collections::BTreeMap;
 
 type Rows = BTreeMap<u64, Links>;
@@ -48,25 +48,36 @@ fn ring(chain: &Chain, members: &[(u32, u32)], into: &mut BTreeMap<Row, Links>) 
 }
 
 impl Inner {
-    /// The rows of a table that can be read.
-    fn readable_rows(&self, table: ListId) -> Rows {
+    /// The rows of a table, all of them.
+    fn rows_in(&self, table: ListId) -> Result<Rows> {
         let (mut rows, mut from) = (Rows::new(), 0);
         while let Some(number) = self.section_from(table, from) {
             from = number + 1;
-            for (at, place, value) in self.section_blocks(table, number).unwrap_or_default() {
+            for (at, place, value) in self.section_blocks(table, number)? {
                 rows.insert(at, Links::new((place, value)));
             }
         }
-        rows
+        Ok(rows)
     }
 
-    /// Makes the tables of ordered lists whole again. Cost: reads all of them.
+    /// Makes the tables of ordered lists whole again, if all of them can be read. Cost: reads all of them.
     pub(super) fn mend_lists(&self) -> Result<()> {
+        match self.mend_readable() {
+            Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Media) => {
+                crate::mark("repair: ordered lists left as they are");
+                self.core.lock().keeper_error = Some(error);
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
+    fn mend_readable(&self) -> Result<()> {
         let (table, pools) = {
             let core = self.core.lock();
             (core.state.tables.lists, core.state.tables.pools().collect::<Vec<_>>())
         };
-        let lists = self.readable_rows(table);
+        let lists = self.rows_in(table)?;
         let mut old: BTreeMap<Row, Links> = lists.iter().map(|(at, links)| (Row { table, at: *at }, *links)).collect();
         let mut new = BTreeMap::new();
         let anchor = |at: u64| lists.get(&at).map_or(0, |links| links.behind);
@@ -87,7 +98,7 @@ impl Inner {
         }
         for (shift, pool) in &pools {
             let (shift, pool) = (*shift, *pool);
-            let rows = self.readable_rows(pool.table);
+            let rows = self.rows_in(pool.table)?;
             old.extend(rows.iter().map(|(at, links)| (Row { table: pool.table, at: *at }, *links)));
             let mut members: BTreeMap<u32, BTreeMap<u32, Links>> = BTreeMap::new();
             for (at, links) in rows {
@@ -157,9 +168,7 @@ impl Inner {
                 Claim::Keeper,
                 |core| {
                     let rows = core.ask_rows(&staged)?;
-                    if rows.bytes() > u64::from(room) {
-                        return Err(Again::Space(u64::from(len_u32(chunk.len()))));
-                    }
+                    debug_assert!(rows.bytes() <= u64::from(room), "four records for each row");
                     core.write_rows(&staged, &rows, |_, _| {});
                     Ok(())
                 },

@@ -11,7 +11,7 @@ use crate::format::records::{Compression, Form, ListMeta, ListState, Record, enc
 use crate::ordered::{Attributes, Change, Op, Place, Refused, Row, Staged};
 use crate::shape::BLOCK_CHARGE;
 use crate::state::{Kept, State};
-use crate::types::{BlockId, ListId, Location, Lsn, SnapshotId, len_u64};
+use crate::types::{BlockId, ListId, Location, Lsn, SnapshotId, len_u32, len_u64};
 use smallvec::SmallVec;
 
 /// Rows that a simple operation changes, at most; one more stands for the data of a removed block.
@@ -26,6 +26,7 @@ impl From<Refused> for Again {
         match refused {
             Refused::Cold(cold) => cold.into(),
             Refused::Meaningless(words) => Again::Never(Error::new(ErrorKind::NotFound, words)),
+            Refused::Damaged(words) => Again::Never(Error::new(ErrorKind::Corrupt, words)),
         }
     }
 }
@@ -159,6 +160,7 @@ impl Inner {
                 Ok(found) => return Ok(found),
                 Err(Refused::Cold(cold)) => self.load(cold.0)?,
                 Err(Refused::Meaningless(words)) => return Err(Error::new(ErrorKind::NotFound, words)),
+                Err(Refused::Damaged(words)) => return Err(Error::new(ErrorKind::Corrupt, words)),
             }
         }
     }
@@ -290,8 +292,9 @@ impl Inner {
         if self.core.lock().state.tables.lists == ListId(0) {
             return Ok(false);
         }
-        let room = self.shape.batch_bytes - self.shape.head;
-        let fits = crate::types::index(room / put_bytes(1));
+        let one = put_bytes(1);
+        // For so many rows; the open batch is sealed early only for that much.
+        let room = (4 * len_u32(DRAINED_AT_ONCE) * one).min(self.shape.batch_bytes - self.shape.head);
         let mut drained = false;
         for _ in 0..DRAIN_STEPS {
             let more = self.until_made(
@@ -299,17 +302,20 @@ impl Inner {
                 |_| room,
                 Claim::Keeper,
                 |core| {
-                    // Its row and its data, and what snapshots see of both.
+                    // A row and its data, and what snapshots see of both; and four rows of the list and its neighbours.
                     let each = if core.state.versions.is_empty() { 2 } else { 4 };
-                    let most = (fits / each).saturating_sub(3).clamp(1, DRAINED_AT_ONCE);
+                    let fits = (crate::types::index(room / one) / each).saturating_sub(4).max(1);
                     let mut staged = Staged::default();
-                    if staged.drain(&core.state, most)?.is_none() {
-                        return Ok(false);
+                    let mut left = fits.min(DRAINED_AT_ONCE);
+                    // Short lists go many at a time.
+                    while left > 0 {
+                        let Some(gone) = staged.drain(&core.state, left)? else { break };
+                        left = left.saturating_sub(gone + 4);
                     }
                     let rows = core.ask_rows(&staged)?;
                     core.write_rows(&staged, &rows, |_, _| {});
                     core.free_numbers(self, &staged);
-                    Ok(true)
+                    Ok(rows.changes > 0)
                 },
                 || Ok(()),
             )?;

@@ -21,6 +21,7 @@ use crate::ordered::{Row, Staged};
 use crate::types::{ListId, Location, Lsn, index64, len_u32, len_u64};
 use crate::volume::Volume;
 use smallvec::SmallVec;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A unit with more new data in memory than this spills it before its commit, which then copies none under the lock.
@@ -45,15 +46,16 @@ pub(super) struct Plan {
 }
 
 impl Unit {
-    pub(crate) fn commit_in_place(&mut self) -> Result<Lsn> {
+    /// As [`Unit::commit`], but after a `Conflict` the unit is still open: to be changed and tried again, or dropped.
+    pub fn try_commit(&mut self) -> Result<Lsn> {
         self.alive()?;
-        if self.lists.iter().all(|(_, shadow)| shadow.is_empty()) && self.ordered.as_ref().is_none_or(|l| l.is_empty())
-        {
-            let disk = Arc::clone(&self.disk);
+        let disk = Arc::clone(&self.disk);
+        let nothing = self.lists.iter().all(|(_, shadow)| shadow.is_empty());
+        // What has only read is asked whether it saw one state (R15).
+        if nothing && self.ordered.as_ref().is_none_or(|lists| lists.is_empty()) && !self.reads_count() {
             let mut core = disk.writable()?;
             return Ok(self.is_committed(&mut core));
         }
-        let disk = Arc::clone(&self.disk);
         let mut gathering = None;
         let mut tries = 0;
         loop {
@@ -342,12 +344,15 @@ impl Unit {
 
     /// Drops what the unit wrote into blocks of lists that it then deleted. True: there was some.
     fn forget_deleted(&mut self, core: &mut Core, staged: &Staged) -> std::result::Result<bool, Again> {
-        let Some(lists) = self.ordered.as_ref().filter(|lists| !lists.deleted.is_empty()) else { return Ok(false) };
+        let deleted = self.ordered.as_ref().map_or_else(BTreeSet::new, |lists| lists.deleted());
+        if deleted.is_empty() {
+            return Ok(false);
+        }
         let mut gone = Vec::new();
         for (pool, shadow) in self.lists.iter() {
             let Some(table) = core.state.tables.table_of(pool) else { continue };
             for at in shadow.blocks.numbers() {
-                if lists.deleted.contains(&staged.get(&core.state, Row { table, at })?.value) {
+                if deleted.contains(&staged.get(&core.state, Row { table, at })?.value) {
                     gone.push((pool, at));
                 }
             }
@@ -414,11 +419,11 @@ impl Unit {
             core.write_record(&Record::Commit { unit: self.id, blocks });
         }
         core.counters.user_bytes += self.user_bytes;
-        self.release(core);
         Ok(self.is_committed(core))
     }
 
     fn is_committed(&mut self, core: &mut Core) -> Lsn {
+        self.release(core);
         self.committed = true;
         core.outcomes.note(self.id, Some(core.writer.lsn));
         core.writer.lsn

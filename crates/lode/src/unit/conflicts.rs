@@ -35,9 +35,13 @@ impl Unit {
         Ok(())
     }
 
+    pub(super) fn reads_count(&self) -> bool {
+        self.options.conflicts == UnitConflicts::Read
+    }
+
     /// Remembers a read, if reads count.
     pub(super) fn note_read(&self, list: ListId, block_bytes: u32, offset: u64, bytes: u64) {
-        if self.options.conflicts != UnitConflicts::Read {
+        if !self.reads_count() {
             return;
         }
         let size = u64::from(block_bytes);
@@ -56,7 +60,7 @@ impl Unit {
     }
 
     pub(super) fn note_look(&self) {
-        if self.options.conflicts == UnitConflicts::Read {
+        if self.reads_count() {
             self.read.lock().lists = true;
         }
     }

@@ -230,8 +230,6 @@ impl Unit {
         core.write_record(&Record::Commit { unit: self.id, blocks });
         core.counters.user_bytes += self.user_bytes;
         // From here on everybody sees it. The places are shadow until they are folded.
-        core.reserved -= std::mem::take(&mut self.reserved);
-        core.reserved -= std::mem::take(&mut self.prepaid);
         self.has_spilled = false;
         self.ended = core.spilled.remove(&self.id);
         assert!(core.state.fold.is_none(), "one large commit at a time");

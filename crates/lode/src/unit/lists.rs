@@ -18,6 +18,7 @@ use crate::shape::BLOCK_CHARGE;
 use crate::state::State;
 use crate::types::{BlockId, ListId, OrderedId, len_u64};
 use crate::volume::Volume;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What a unit has done to ordered lists.
@@ -27,8 +28,6 @@ pub(super) struct UnitLists {
     view: Staged,
     /// How often lists had been changed when `view` was made; `None`: it must be made anew.
     seen: Option<u64>,
-    /// Lists that it deleted.
-    pub deleted: Vec<u32>,
     /// Numbers that are the unit's alone until it ends.
     taken: Vec<(ListId, u32)>,
     /// Bytes of the records that the commit will write, about.
@@ -40,13 +39,15 @@ fn records_of(rows: u64) -> u64 {
     rows * u64::from(crate::format::records::put_bytes(1))
 }
 
-fn conflict(words: &str) -> Error {
-    Error::new(ErrorKind::Conflict, words)
-}
-
 impl UnitLists {
     pub fn is_empty(&self) -> bool {
         self.log.is_empty()
+    }
+
+    /// The lists that it deletes.
+    pub fn deleted(&self) -> BTreeSet<u32> {
+        let deleted = |op: &Op| if let Op::Delete { list } = op { Some(*list) } else { None };
+        self.log.iter().filter_map(deleted).collect()
     }
 
     /// The operations executed on what is committed now.
@@ -61,8 +62,9 @@ impl UnitLists {
                 Refused::Cold(cold) => Again::from(cold),
                 Refused::Meaningless(words) => {
                     crate::mark("unit: conflict on an ordered list");
-                    Again::Never(conflict(&words))
+                    Again::Never(Error::new(ErrorKind::Conflict, words))
                 }
+                damaged @ Refused::Damaged(_) => Again::from(damaged),
             })?;
         }
         Ok(staged)
@@ -130,6 +132,10 @@ impl Unit {
                     }
                     fresh = true;
                 }
+                Refused::Damaged(words) => {
+                    lists.seen = None;
+                    return Err(Error::new(ErrorKind::Corrupt, words));
+                }
             }
         }
     }
@@ -145,7 +151,11 @@ impl Unit {
 
     /// Does an operation in the unit's view. `rows`: what it changes; `new`: what it adds.
     fn do_op(&mut self, op: Op, rows: u64, new: u64) -> Result<()> {
-        self.promise_rows(rows, new)?;
+        self.alive()?;
+        // Deletes work on a full disk (P5).
+        if !matches!(op, Op::Remove { .. } | Op::Delete { .. }) {
+            self.promise_rows(rows, new)?;
+        }
         self.on_lists(false, |core, lists| {
             let changed = lists.view.apply(&core.state, &op);
             changed?;
@@ -158,11 +168,7 @@ impl Unit {
 
     /// Space for new rows, and for what snapshots see of those that change (R27).
     fn promise_rows(&mut self, rows: u64, new: u64) -> Result<()> {
-        self.alive()?;
         let core = self.disk.writable()?;
-        if new == 0 {
-            return Ok(()); // Deletes work on a full disk (P5).
-        }
         let mut core = self.disk.admit(self.disk.pace(core), Claim::Data)?;
         let space = Reserved { bytes: new * BLOCK_CHARGE, blocks: rows };
         if !core.promises(core.reserves(space)) {
@@ -206,9 +212,7 @@ impl Unit {
 
     /// Deletes a list with all its blocks, as they are at the commit.
     pub fn delete_list(&mut self, list: OrderedId) -> Result<()> {
-        self.do_op(Op::Delete { list: list.0 }, 6, 0)?;
-        self.ordered.get_or_insert_default().deleted.push(list.0);
-        Ok(())
+        self.do_op(Op::Delete { list: list.0 }, 6, 0)
     }
 
     /// Moves a list to another place in the order of lists.
@@ -268,7 +272,7 @@ impl Unit {
         let lists = self.ordered.as_mut().expect("made above");
         let rows = len_u64(lists.view.changes().count()).saturating_sub(before);
         lists.records += records_of(rows);
-        Ok(())
+        self.promise_rows(rows, 0).inspect_err(|_| self.broken = true)
     }
 
     /// The neighbour of a block in its list as the unit sees it: the next one, or the one before.

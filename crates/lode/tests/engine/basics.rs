@@ -196,3 +196,19 @@ fn scattered_blocks_are_brought_together_again() {
     disk.close().unwrap();
     assert_eq!(Disk::check(medium).unwrap().problems, Vec::<String>::new());
 }
+
+/// Zones that a pass has emptied are used again by the same pass.
+#[test]
+fn a_disk_with_little_room_is_brought_into_order_too() {
+    let disk = Disk::open(medium(100, 64 << 10, 512), &quiet()).unwrap();
+    let options = VolumeOptions { bytes: 2 << 20, block_bytes: 512, ..Default::default() };
+    let volume = disk.create_volume("v", &options).unwrap();
+    volume.write_at(0, &vec![1; 2 << 20]).unwrap();
+    for step in 0..8192u64 {
+        volume.write_at(step * 2_654_435_761 % 4096 * 512, &[3; 512]).unwrap();
+    }
+    let before = disk.stretches("v").unwrap();
+    assert!(disk.recluster("v", &mut |_, _| {}).unwrap() > 0);
+    let after = disk.stretches("v").unwrap();
+    assert!(after * 8 < before, "{before} stretches became {after}");
+}

@@ -365,3 +365,26 @@ fn a_repair_leaves_lists_whole_whatever_was_lost_of_the_log() {
     let mended = lode::marks().into_iter().find(|(name, _)| *name == "repair: ordered lists mended");
     assert!(mended.is_some_and(|(_, count)| count > 0), "no repair had lists to mend");
 }
+
+#[test]
+fn many_short_lists_are_drained_in_few_batches() {
+    let tape = Tape::formatted(96, 64 << 10, 512);
+    let disk = Disk::open(tape.clone(), &quiet()).unwrap();
+    let mut lists = Vec::new();
+    for _ in 0..200 {
+        let list = disk.create_list(&options(512), Place::Last).unwrap();
+        for _ in 0..3 {
+            disk.insert_block(list, Place::Last).unwrap();
+        }
+        lists.push(list);
+    }
+    let mut unit = disk.begin().unwrap();
+    lists.iter().for_each(|list| unit.delete_list(*list).unwrap());
+    unit.commit_and_flush(Survive::Power).unwrap();
+    let start = tape.len();
+    while disk.maintain().unwrap() {}
+    disk.flush(Survive::Power).unwrap();
+    assert_eq!(disk.info().unwrap().blocks, 0);
+    let batches = tape.batches(start).len();
+    assert!(batches < 20, "{batches} batches for 200 lists");
+}

@@ -500,7 +500,9 @@ fn a_reservation_holds_on_a_full_disk_until_it_is_used_or_dropped() {
     assert_eq!(reservation.blocks(), 50);
     let mut unit = disk.begin().unwrap();
     assert_eq!(unit.draw_on(&mut reservation, 51).unwrap_err().kind(), ErrorKind::InvalidArgument);
-    unit.draw_on(&mut reservation, 50).unwrap();
+    unit.draw_on(&mut reservation, 40).unwrap();
+    unit.try_commit().unwrap();
+    assert_eq!(unit.draw_on(&mut reservation, 10).unwrap_err().kind(), ErrorKind::InvalidArgument);
     drop(unit);
     drop(reservation);
     disk.delete_volume("v").unwrap();

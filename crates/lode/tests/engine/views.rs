@@ -55,6 +55,11 @@ fn each_view_shows_what_it_says() {
     let newer = disk.volume("new").unwrap();
     assert_eq!(units[1].read_at(&newer, 0, &mut bytes).unwrap_err().kind(), ErrorKind::NotFound);
     assert!(disk.snapshots().is_empty(), "a view is no snapshot that anybody sees");
+    disk.take_snapshot("s", &SnapshotOptions::default()).unwrap();
+    disk.resize_volume("v", 24 * BLOCK).unwrap();
+    let then = disk.volume("v@s").unwrap();
+    assert_eq!(units.each_ref().map(|unit| unit.bytes(&then).unwrap() / BLOCK), [20; 3]);
+    disk.resize_volume("v", 20 * BLOCK).unwrap();
     for unit in units {
         unit.commit().unwrap();
     }
@@ -129,6 +134,17 @@ fn what_was_read_counts_where_that_is_asked_for() {
         let second = two.try_commit();
         assert_eq!(second.is_ok(), both, "{conflicts:?}: {second:?}");
     }
+    // One that only reads is told if it has not seen one state.
+    for (conflicts, fine) in [(UnitConflicts::Allowed, true), (UnitConflicts::Read, false)] {
+        let mut one = unit(&disk, UnitView::Moving, conflicts);
+        seen(&one, &volume, 0);
+        volume.write_at(0, &[19; 512]).unwrap();
+        seen(&one, &volume, 1);
+        assert_eq!(one.try_commit().is_ok(), fine, "{conflicts:?}");
+    }
+    let mut one = unit(&disk, UnitView::Moving, UnitConflicts::Read);
+    seen(&one, &volume, 0);
+    one.try_commit().unwrap();
     // What it has read and nobody changed is none.
     let mut one = unit(&disk, UnitView::Moving, UnitConflicts::Read);
     seen(&one, &volume, 2);
