@@ -8,7 +8,7 @@ use crate::content::first_byte;
 use crate::model::lists::{ListOp, Lists, Where, bytes_of, read};
 use crate::rng::{index, narrow, wide};
 use crate::script::{Fill, ListDraw, UnitNumber, data};
-use lode::{BlockId, Compression, ErrorKind, ListOptions, OrderedId, Place, Unit};
+use lode::{BlockId, Compression, Disk, ErrorKind, ListOptions, OrderedId, Place, Result, Unit};
 
 /// At most so many lists, and blocks in all of them.
 const LISTS_MAX: usize = 5;
@@ -27,6 +27,69 @@ enum Drawn {
         list: u32,
         block: u64,
     },
+}
+
+/// Who does it.
+enum On<'a> {
+    /// The disk, as an operation by itself.
+    Disk(Disk),
+    /// An open unit.
+    Unit(UnitNumber, &'a mut Unit),
+}
+
+impl On<'_> {
+    /// Does an operation; gives it back with the numbers that were given out.
+    fn change(&mut self, op: &ListOp) -> Result<ListOp> {
+        match *op {
+            ListOp::Create(_, to, size, packed) => {
+                let (options, place) = (options(size, packed), list_place(to));
+                let made = match self {
+                    On::Disk(disk) => disk.create_list(&options, place),
+                    On::Unit(_, unit) => unit.create_list(&options, place),
+                };
+                return made.map(|list| ListOp::Create(list.0, to, size, packed));
+            }
+            ListOp::Insert(list, to, _) => {
+                let (of, place) = (OrderedId(list), block_place(to));
+                let made = match self {
+                    On::Disk(disk) => disk.insert_block(of, place),
+                    On::Unit(_, unit) => unit.insert_block(of, place),
+                };
+                return made.map(|block| ListOp::Insert(list, to, block.0));
+            }
+            ListOp::Delete(list) => match self {
+                On::Disk(disk) => disk.delete_list(OrderedId(list)).map(drop),
+                On::Unit(_, unit) => unit.delete_list(OrderedId(list)),
+            },
+            ListOp::MoveList(list, to) => match self {
+                On::Disk(disk) => disk.move_list(OrderedId(list), list_place(to)).map(drop),
+                On::Unit(_, unit) => unit.move_list(OrderedId(list), list_place(to)),
+            },
+            ListOp::Remove(list, block) => self.remove(OrderedId(list), BlockId(block)),
+            ListOp::Move(from, first, last, to, place) => {
+                let (from, blocks, to) = (OrderedId(from), (BlockId(first), BlockId(last)), OrderedId(to));
+                match self {
+                    On::Disk(disk) => disk.move_blocks(from, blocks, to, block_place(place)).map(drop),
+                    On::Unit(_, unit) => unit.move_blocks(from, blocks, to, block_place(place)),
+                }
+            }
+        }
+        .map(|()| op.clone())
+    }
+
+    fn remove(&mut self, list: OrderedId, block: BlockId) -> Result<()> {
+        match self {
+            On::Disk(disk) => disk.remove_block(list, block).map(drop),
+            On::Unit(_, unit) => unit.remove_block(list, block),
+        }
+    }
+
+    fn write(&mut self, block: BlockId, offset: u32, data: &[u8]) -> Result<()> {
+        match self {
+            On::Disk(disk) => disk.write_block(block, offset, data).map(drop),
+            On::Unit(_, unit) => unit.write_block(block, offset, data),
+        }
+    }
 }
 
 fn place_of<T>(of: Where<T>, name: impl Fn(T) -> u64) -> Place<u64> {
@@ -128,7 +191,8 @@ impl Run<'_> {
             None => {
                 let lists = self.model.now().lists.clone();
                 if let Some(drawn) = self.drawn(draw, &lists) {
-                    self.simple_lists(drawn, at)?;
+                    let disk = self.open_disk().clone();
+                    self.do_drawn(&mut On::Disk(disk), drawn, at)?;
                 }
             }
             Some(number) => {
@@ -142,43 +206,46 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn simple_lists(&mut self, drawn: Drawn, at: usize) -> Step {
-        let disk = self.open_disk();
+    fn do_drawn(&mut self, on: &mut On, drawn: Drawn, at: usize) -> Step {
         let what = "a change of an ordered list";
         match drawn {
             Drawn::Write { block, offset, bytes } => {
                 let data = data(self.script.id.seed(), at, bytes.into(), Fill::Mixed);
-                let result = disk.write_block(BlockId(block), offset, &data);
-                self.tolerable(result, what, |model| model.list_write(block, offset, &data))?;
-            }
-            Drawn::Wrong { list, block } => must_be_refused(disk.remove_block(OrderedId(list), BlockId(block)))?,
-            Drawn::Op(ListOp::Create(_, to, size, packed)) => {
-                let result = disk.create_list(&options(size, packed), list_place(to));
-                if let Some(list) = self.changed(what, result)? {
-                    self.model.list_op(&ListOp::Create(list.0, to, size, packed));
-                }
-            }
-            Drawn::Op(ListOp::Insert(list, to, _)) => {
-                let result = disk.insert_block(OrderedId(list), block_place(to));
-                if let Some(block) = self.changed(what, result)? {
-                    self.model.list_op(&ListOp::Insert(list, to, block.0));
-                }
-            }
-            Drawn::Op(op) => {
-                let result = match op {
-                    ListOp::Delete(list) => disk.delete_list(OrderedId(list)),
-                    ListOp::MoveList(list, to) => disk.move_list(OrderedId(list), list_place(to)),
-                    ListOp::Remove(list, block) => disk.remove_block(OrderedId(list), BlockId(block)),
-                    ListOp::Move(from, first, last, to, place) => {
-                        let blocks = (BlockId(first), BlockId(last));
-                        disk.move_blocks(OrderedId(from), blocks, OrderedId(to), block_place(place))
+                let result = on.write(BlockId(block), offset, &data);
+                match on {
+                    On::Disk(_) => {
+                        self.tolerable(result, what, |model| model.list_write(block, offset, &data))?;
                     }
-                    ListOp::Create(..) | ListOp::Insert(..) => unreachable!("done above"),
-                };
-                if matches!(&result, Err(error) if error.kind() == ErrorKind::Full) {
-                    return Err(Stop::Finding(format!("{op:?} makes nothing new, and found the disk full")));
+                    On::Unit(number, _) => {
+                        if self.changed(what, result)?.is_some() {
+                            self.model.unit_list_write(*number, block, offset, &data);
+                        }
+                    }
                 }
-                self.tolerable(result, what, |model| model.list_op(&op))?;
+            }
+            Drawn::Wrong { list, block } => must_be_refused(on.remove(OrderedId(list), BlockId(block)))?,
+            Drawn::Op(op) => {
+                let result = on.change(&op);
+                let deletes = matches!(op, ListOp::Remove(..) | ListOp::Delete(_));
+                if deletes && matches!(&result, Err(error) if error.kind() == ErrorKind::Full) {
+                    return Err(Stop::Finding(format!("{op:?} makes nothing new, and found the disk full (P5)")));
+                }
+                match on {
+                    // The number that a refused one would have had is not known.
+                    On::Disk(_) if matches!(op, ListOp::Create(..) | ListOp::Insert(..)) => {
+                        if let Some(op) = self.changed(what, result)? {
+                            self.model.list_op(&op);
+                        }
+                    }
+                    On::Disk(_) => {
+                        self.tolerable(result, what, |model| model.list_op(&op))?;
+                    }
+                    On::Unit(number, _) => {
+                        if let Some(op) = self.changed(what, result)? {
+                            self.model.unit_list_op(*number, op);
+                        }
+                    }
+                }
             }
         }
         Ok(())
@@ -194,43 +261,7 @@ impl Run<'_> {
             };
         };
         let Some(drawn) = self.drawn(draw, &lists) else { return Ok(()) };
-        let what = "a change of an ordered list in a unit";
-        match drawn {
-            Drawn::Write { block, offset, bytes } => {
-                let data = data(self.script.id.seed(), at, bytes.into(), Fill::Mixed);
-                let result = unit.write_block(BlockId(block), offset, &data);
-                if self.changed(what, result)?.is_some() {
-                    self.model.unit_list_write(number, block, offset, &data);
-                }
-            }
-            Drawn::Wrong { list, block } => must_be_refused(unit.remove_block(OrderedId(list), BlockId(block)))?,
-            Drawn::Op(ListOp::Create(_, to, size, packed)) => {
-                let result = unit.create_list(&options(size, packed), list_place(to));
-                if let Some(list) = self.changed(what, result)? {
-                    self.model.unit_list_op(number, ListOp::Create(list.0, to, size, packed));
-                }
-            }
-            Drawn::Op(ListOp::Insert(list, to, _)) => {
-                let result = unit.insert_block(OrderedId(list), block_place(to));
-                if let Some(block) = self.changed(what, result)? {
-                    self.model.unit_list_op(number, ListOp::Insert(list, to, block.0));
-                }
-            }
-            Drawn::Op(op) => {
-                let result = match op {
-                    ListOp::Delete(list) => unit.delete_list(OrderedId(list)),
-                    ListOp::MoveList(list, to) => unit.move_list(OrderedId(list), list_place(to)),
-                    ListOp::Remove(list, block) => unit.remove_block(OrderedId(list), BlockId(block)),
-                    ListOp::Move(from, first, last, to, place) => {
-                        let blocks = (BlockId(first), BlockId(last));
-                        unit.move_blocks(OrderedId(from), blocks, OrderedId(to), block_place(place))
-                    }
-                    ListOp::Create(..) | ListOp::Insert(..) => unreachable!("done above"),
-                };
-                result.map_err(|error| self.refused(what, error))?;
-                self.model.unit_list_op(number, op);
-            }
-        }
+        self.do_drawn(&mut On::Unit(number, unit), drawn, at)?;
         self.compare_unit_lists(number, unit)
     }
 

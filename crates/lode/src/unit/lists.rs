@@ -272,7 +272,11 @@ impl Unit {
         let lists = self.ordered.as_mut().expect("made above");
         let rows = len_u64(lists.view.changes().count()).saturating_sub(before);
         lists.records += records_of(rows);
-        self.promise_rows(rows, 0).inspect_err(|_| self.broken = true)
+        self.promise_rows(rows, 0).inspect_err(|_| {
+            let lists = self.ordered.as_mut().expect("made above");
+            lists.log.pop();
+            lists.seen = None; // The view is made anew without it.
+        })
     }
 
     /// The neighbour of a block in its list as the unit sees it: the next one, or the one before.
