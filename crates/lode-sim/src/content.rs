@@ -1,9 +1,11 @@
 //! The content of a disk, to be compared with a state of the model.
 
 use crate::model::lists::{Lists, content_of, head_hash, read};
-use crate::model::{State, VolumeState, Volumes, block_hash, with_snapshot};
+use crate::model::{State, VolumeState, Volumes, block_hash, with_snapshot, with_unit};
 use crate::rng::{index, mix, narrow, wide};
+use crate::script::{unit_label, unit_number};
 use lode::{BlockId, Compression, Disk, OrderedId, Volume};
+use std::collections::BTreeMap;
 
 /// A hash of all volumes and snapshots: equal to [`State::hash`] of the state that the disk has.
 pub fn content_hash(disk: &Disk) -> lode::Result<u64> {
@@ -16,7 +18,13 @@ pub fn content_hash(disk: &Disk) -> lode::Result<u64> {
         let seen = mix(volumes, lists_hash(disk, Some(&snapshot.name))?);
         hash = with_snapshot(hash, &snapshot.name, seen);
     }
-    Ok(hash)
+    let mut units = disk.units()?;
+    units.retain(|unit| unit.has_barrier);
+    units.sort_by_key(|unit| unit_number(&unit.label));
+    if let Some(unit) = units.iter().find(|unit| unit.damage.is_some()) {
+        return disk.resume(&unit.label).map(|_| 0); // It says why.
+    }
+    Ok(units.iter().fold(hash, |hash, unit| with_unit(hash, &unit.label, &unit.cookie)))
 }
 
 /// The blocks of a list, now or as a snapshot sees it, each with what it holds.
@@ -144,6 +152,16 @@ pub fn difference(disk: &Disk, state: &State) -> String {
                 words.extend(list_differences(&of, disk, Some(&snapshot.name), &seen.lists));
             }
         }
+    }
+    let units = match disk.units() {
+        Ok(units) => units.into_iter().filter(|unit| unit.has_barrier).map(|unit| (unit.label, unit.cookie)).collect(),
+        Err(error) => return format!("the units cannot be listed: {error}"),
+    };
+    let right: BTreeMap<String, Vec<u8>> =
+        state.dormant.iter().map(|(unit, state)| (unit_label(*unit), state.cookie().to_vec())).collect();
+    let found: BTreeMap<String, Vec<u8>> = units;
+    if found != right {
+        words.push(format!("units with barriers are {found:?}, expected {right:?}"));
     }
     if words.is_empty() { "no difference".to_owned() } else { words.join("; ") }
 }

@@ -9,6 +9,7 @@ use crate::torture::Plan;
 /// Reached by every crash of the scripts.
 pub const CRASHES: &[&str] = &[
     "cleaner: cold leaf loaded",
+    "lists: a unit looked again",
     "lists: looked for free numbers",
     "load: replayed discard on a cold leaf",
     "reader: valid batch behind the end",
@@ -30,6 +31,7 @@ pub const CRASHES: &[&str] = &[
     "tables: cleaned",
     "unit: a block cut at the commit",
     "unit: a block folded since another change follows",
+    "unit: barrier",
     "unit: base of a partial write changed meanwhile",
     "unit: committed in a chain of batches",
     "unit: conflict on an ordered list",

@@ -13,6 +13,7 @@ mod units;
 mod volume;
 
 use crate::rng::{hash_bytes, mix, narrow};
+use crate::script::unit_label;
 use lists::{ListOp, Lists, block_mut, lists_hash, with_written};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,6 +33,8 @@ pub struct State {
     pub lists: Lists,
     /// The volumes and lists as they were when each snapshot was taken, by its name.
     pub snapshots: BTreeMap<String, Arc<Seen>>,
+    /// Open units as of their last barriers.
+    pub dormant: BTreeMap<u32, Arc<UnitState>>,
 }
 
 /// What a snapshot sees.
@@ -52,12 +55,19 @@ pub fn with_snapshot(hash: u64, name: &str, volumes: u64) -> u64 {
     mix(hash, mix(hash_bytes(name.as_bytes()), volumes))
 }
 
+/// The hash of a state with a unit with a barrier more.
+pub fn with_unit(hash: u64, label: &str, cookie: &[u8]) -> u64 {
+    mix(hash, mix(hash_bytes(label.as_bytes()), hash_bytes(cookie)))
+}
+
 impl State {
     /// A hash of all that a client can see.
     pub fn hash(&self) -> u64 {
         let now = seen_hash(&self.volumes, &self.lists);
         let snapshots = self.snapshots.iter();
-        snapshots.fold(now, |hash, (name, seen)| with_snapshot(hash, name, seen_hash(&seen.volumes, &seen.lists)))
+        let hash =
+            snapshots.fold(now, |hash, (name, seen)| with_snapshot(hash, name, seen_hash(&seen.volumes, &seen.lists)));
+        self.dormant.iter().fold(hash, |hash, (unit, state)| with_unit(hash, &unit_label(*unit), &state.cookie()))
     }
 
     fn volume_mut(&mut self, name: &str) -> &mut VolumeState {
@@ -73,6 +83,11 @@ pub struct Model {
     flushed: usize,
     units: BTreeMap<u32, UnitState>,
     generations: u64,
+}
+
+/// The units of a state, open again.
+fn dormant_of(state: &State) -> BTreeMap<u32, UnitState> {
+    state.dormant.iter().map(|(unit, state)| (*unit, state.reopened())).collect()
 }
 
 impl Default for Model {
@@ -93,7 +108,8 @@ impl Model {
     pub fn of(state: &Arc<State>) -> Self {
         let generations = state.volumes.values().map(|volume| volume.generation).max().unwrap_or(0);
         let hashes = vec![state.hash()];
-        Model { history: vec![Arc::clone(state)], hashes, flushed: 0, units: BTreeMap::new(), generations }
+        let units = dormant_of(state);
+        Model { history: vec![Arc::clone(state)], hashes, flushed: 0, units, generations }
     }
 
     /// The committed state.
@@ -131,12 +147,17 @@ impl Model {
         self.flushed = self.flushed.max(number);
     }
 
-    /// Goes back to a state: the disk crashed and came back with it. Open units are gone.
+    /// The disk was closed and opened again: open units are what they were at their last barriers.
+    pub fn reopened(&mut self) {
+        self.units = dormant_of(&Arc::clone(self.now()));
+    }
+
+    /// Goes back to a state: the disk crashed and came back with it, and open units to their last barriers.
     pub fn crashed(&mut self, number: usize) {
         self.history.truncate(number + 1);
         self.hashes.truncate(number + 1);
         self.flushed = self.flushed.min(number);
-        self.units.clear();
+        self.reopened();
     }
 
     fn push(&mut self, state: State) {

@@ -219,11 +219,9 @@ impl<'a> Run<'a> {
     }
 
     fn close_handles(&mut self) {
-        for unit in self.model.units() {
-            self.model.abort(unit);
-        }
         self.units.clear();
         self.volumes.clear();
+        self.model.reopened();
     }
 
     /// `blind`: what is there is not compared, so that the next operations meet tables that are not in memory.
@@ -277,7 +275,7 @@ impl<'a> Run<'a> {
         self.kept = self.kept.min(found);
         let note = self.begin_call();
         self.end_call(note);
-        Ok(())
+        self.compare_dormant()
     }
 
     /// Compares all volumes with the model.
@@ -348,10 +346,7 @@ impl<'a> Run<'a> {
             Op::Commit(unit) | Op::CommitAndFlush(unit) => {
                 self.commit(*unit, matches!(script.ops[at], Op::CommitAndFlush(_)))
             }
-            Op::Abort(unit) | Op::Drop(unit) => {
-                self.forget(*unit, matches!(script.ops[at], Op::Abort(_)));
-                Ok(())
-            }
+            Op::Abort(unit) | Op::Drop(unit) => self.forget(*unit, matches!(script.ops[at], Op::Abort(_))),
             Op::Flush | Op::FlushProcess | Op::FlushUpTo(_) => self.flush(&script.ops[at]),
             Op::Maintain | Op::MaintainAll | Op::Checkpoint => self.maintain(&script.ops[at]),
             Op::Reopen => self.reopen(!at.is_multiple_of(2)),
@@ -362,6 +357,7 @@ impl<'a> Run<'a> {
             Op::DeleteSnapshot(snapshot) => self.delete_snapshot(*snapshot),
             Op::RollBack(snapshot, volume) => self.roll_back(*snapshot, *volume),
             Op::Lists(draw) => self.in_lists(draw, at),
+            Op::Barrier(unit) => self.barrier(*unit, at),
             unit_op => self.in_unit(unit_op, at),
         }
     }

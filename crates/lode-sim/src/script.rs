@@ -98,6 +98,8 @@ pub enum Op {
     RollBack(u8, VolumeNumber),
     /// Something with ordered lists.
     Lists(ListDraw),
+    /// A barrier of a unit.
+    Barrier(UnitNumber),
 }
 
 /// An operation on ordered lists before it is known what is there: see `run::lists`.
@@ -120,6 +122,24 @@ pub fn volume_name(volume: VolumeNumber) -> String {
 pub fn snapshot_name(snapshot: u8) -> String {
     format!("s{snapshot}")
 }
+
+/// The label of a unit, if it has one.
+pub fn unit_label(unit: UnitNumber) -> String {
+    format!("u{unit}")
+}
+
+/// The unit with a label.
+pub fn unit_number(label: &str) -> UnitNumber {
+    label.trim_start_matches('u').parse().unwrap_or(UnitNumber::MAX)
+}
+
+/// Whether units of a script have labels, and how often one of them has a barrier behind an operation, in percent.
+pub fn barriers(seed: u64) -> u64 {
+    *Rng::new(mix(seed, BARRIERS_SEED)).pick(&[0, 0, 0, 10, 30])
+}
+
+/// So that the scripts that are pinned in tests have none.
+const BARRIERS_SEED: u64 = 0x4241_0001;
 
 /// How a unit begins: in most scripts none has options.
 pub fn unit_options(seed: u64, unit: UnitNumber) -> UnitOptions {

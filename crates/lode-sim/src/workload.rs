@@ -3,9 +3,11 @@
 //! A random script is drawn along a model of its own, so that most of its operations mean something: units interleave,
 //! offsets collide, sizes lie near the edges of blocks and batches. The run compares against another model.
 
-use crate::model::Model;
+use crate::model::{Committed, Model};
 use crate::rng::{Rng, index, mix, narrow};
-use crate::script::{Fill, ListDraw, Op, Script, ScriptId, ScriptOptions, VolumeNumber, snapshot_name, volume_name};
+use crate::script::{
+    Fill, ListDraw, Op, Script, ScriptId, ScriptOptions, VolumeNumber, barriers, snapshot_name, volume_name,
+};
 use crate::trace::Erased;
 use lode_media::Geometry;
 
@@ -91,10 +93,12 @@ fn random(id: ScriptId) -> Script {
     draw.create();
     let mut snapshots = Snapshots::draw(id.seed());
     let mut lists = Lists::draw(id.seed());
+    let mut barriers = Barriers { rng: Rng::new(mix(id.seed(), 0xBA44)), percent: barriers(id.seed()) };
     for _ in 1..length {
         draw.next(&weights);
         snapshots.next(&mut draw);
         lists.next(&mut draw);
+        barriers.next(&mut draw);
     }
     Script { id, geometry, erased, options, prelude: 0, ops: draw.ops }
 }
@@ -155,6 +159,21 @@ impl Lists {
             let kind = u8::try_from(self.rng.below(18)).expect("small");
             let picks = [(); 4].map(|()| u16::try_from(self.rng.below(1 << 16)).expect("16 bits"));
             draw.push(Op::Lists(ListDraw { unit, kind, picks }));
+        }
+    }
+}
+
+/// Barriers of units come in between.
+struct Barriers {
+    rng: Rng,
+    percent: u64,
+}
+
+impl Barriers {
+    fn next(&mut self, draw: &mut Draw) {
+        let units = draw.model.units();
+        if self.percent > 0 && !units.is_empty() && self.rng.percent(self.percent) {
+            draw.push(Op::Barrier(*self.rng.pick(&units)));
         }
     }
 }
@@ -348,9 +367,11 @@ fn track(model: &mut Model, op: &Op) {
             model.unit_discard(*unit, &volume_name(*volume), *offset, *bytes);
         }
         Op::UnitResize(unit, volume, bytes) => model.unit_resize(*unit, &volume_name(*volume), *bytes),
-        Op::Commit(unit) | Op::CommitAndFlush(unit) => {
-            model.commit(*unit);
+        Op::Commit(unit) | Op::CommitAndFlush(unit) if model.commit(*unit) == Committed::Conflict => {
+            model.abort(*unit);
         }
+        Op::Barrier(unit) => model.barrier(*unit, 0),
+        Op::Drop(unit) if model.now().dormant.contains_key(unit) => {} // With a label it is kept.
         Op::Abort(unit) | Op::Drop(unit) => model.abort(*unit),
         Op::TakeSnapshot(snapshot, of) => {
             let of: Vec<String> = of.map(volume_name).into_iter().collect();
@@ -362,11 +383,7 @@ fn track(model: &mut Model, op: &Op) {
         {
             model.roll_back(&snapshot_name(*snapshot), &volume_name(*volume));
         }
-        Op::Reopen | Op::Kill => {
-            for unit in model.units() {
-                model.abort(unit);
-            }
-        }
+        Op::Reopen | Op::Kill => model.reopened(),
         _ => {}
     }
 }

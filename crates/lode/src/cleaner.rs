@@ -50,7 +50,7 @@ struct Owner {
 impl Core {
     /// Who owns the place now, if anybody: the committed state, what snapshots see of it, or an open unit.
     fn is_alive(&self, owner: &Owner) -> std::result::Result<bool, ColdLeaf> {
-        if self.state.holder(owner.list, owner.block, owner.place)?.is_some() {
+        if self.state.holder(owner.list, owner.block, owner.place, owner.unit)?.is_some() {
             return Ok(true);
         }
         let spilled = self.spilled.get(&owner.unit).and_then(|spilled| spilled.get(&(owner.list, owner.block)));
@@ -362,7 +362,7 @@ impl Inner {
                 let mut run = Run::default();
                 let mut list = ListId(0);
                 for (owner, place) in chunk {
-                    if let Ok(Some(holder)) = core.state.holder(owner.list, owner.block, owner.place) {
+                    if let Ok(Some(holder)) = core.state.holder(owner.list, owner.block, owner.place, owner.unit) {
                         if holder != list {
                             run.end(core, list);
                             list = holder;

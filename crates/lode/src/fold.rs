@@ -24,6 +24,8 @@ pub(crate) struct Entry {
     pub reserved: u64,
     /// It goes into a layer, and lay in a list before: no place of the unit's own.
     pub kept: bool,
+    /// It lay in a list of the unit's own before.
+    pub taken_over: bool,
     pub folded: bool,
 }
 

@@ -52,6 +52,7 @@ mod unit;
 mod volume;
 mod lists;
 mod reservation;
+mod units;
 mod check;
 mod inspect;
 
@@ -65,6 +66,7 @@ pub use disk::options::{
     UnitConflicts, UnitOptions, UnitView, VolumeInfo, VolumeOptions,
 };
 pub use disk::outcomes::UnitStatus;
+pub use disk::units::{UnitInfo, UnitState};
 pub use error::{Error, ErrorKind, Result};
 pub use format::{describe, records::Compression};
 pub use inspect::{BatchView, SegmentView};
@@ -74,4 +76,5 @@ pub use roots::probe;
 pub use shape::{SMALLEST_ZONES, default_zone_bytes};
 pub use types::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BlockId, ListId, Lsn, OrderedId, SnapshotId, UnitId};
 pub use unit::Unit;
+pub use units::UnitLabel;
 pub use volume::{Extent, Volume};

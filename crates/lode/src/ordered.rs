@@ -190,6 +190,24 @@ pub(crate) enum Op {
     MoveList { list: u32, place: Place<u32> },
 }
 
+impl Op {
+    /// The lists and the blocks that it names.
+    pub fn names(&self) -> (Vec<u32>, Vec<u32>) {
+        let (mut lists, mut blocks, place) = match *self {
+            Op::Insert { list, place, block } => (vec![list], vec![block], Some(place)),
+            Op::Remove { list, block } => (vec![list], vec![block], None),
+            Op::Move { from, first, last, to, place } => (vec![from, to], vec![first, last], Some(place)),
+            Op::Create { list, place, .. } | Op::MoveList { list, place } => (vec![list], Vec::new(), Some(place)),
+            Op::Delete { list } => (vec![list], Vec::new(), None),
+        };
+        if let Some(Place::After(other)) = place {
+            let of_lists = matches!(self, Op::Create { .. } | Op::MoveList { .. });
+            if of_lists { lists.push(other) } else { blocks.push(other) }
+        }
+        (lists, blocks)
+    }
+}
+
 /// A row as it was and as it will be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change {

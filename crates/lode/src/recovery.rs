@@ -17,13 +17,13 @@ mod stream;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::header::BatchKind;
-use crate::format::records::{Record, run_fits};
+use crate::format::records::{Form, ListState, Record, run_fits};
 use crate::format::root::{RootImage, RootSegment};
 use crate::log::reader::{Batch, Reader, records_of};
 use crate::roots::{self, RootCursor};
 use crate::shape::Shape;
 use crate::state::State;
-use crate::types::{Lsn, NUMBERS_MAX, SegmentId, Sequence};
+use crate::types::{Lsn, NUMBERS_MAX, SegmentId, Sequence, UnitId};
 use directory::read_directory;
 use lode_media::Medium;
 use stream::read_log;
@@ -47,6 +47,8 @@ pub(crate) struct Recovered {
     /// Zones whose batches do not count, but witness what the newest root relies on: not to be erased before the next
     /// one.
     pub dropped: Vec<u32>,
+    /// Units that have ended since the replay start, and where those were committed.
+    pub ended: Vec<(UnitId, Option<Lsn>)>,
 }
 
 /// Recovers what a medium holds.
@@ -70,6 +72,7 @@ pub(crate) fn recover(medium: &dyn Medium) -> Result<Recovered> {
         root: found.image,
         replayed: 0,
         dropped: log.dropped,
+        ended: Vec::new(),
     };
     recovered.replay(&log.batches)?;
     Ok(recovered)
@@ -113,6 +116,13 @@ impl Recovered {
                     self.replayed += 1;
                 }
                 lsn = Lsn(lsn.0 + 1);
+                match record {
+                    Record::Commit { unit, .. } => self.ended.push((*unit, Some(lsn))),
+                    Record::List(meta) if meta.form == Form::Unit && meta.state == ListState::Draining => {
+                        self.ended.push((UnitId(meta.cut), None));
+                    }
+                    _ => {}
+                }
             }
             expected = Some(lsn);
             self.state.zones.get_mut(*zone).records_end = lsn;

@@ -66,6 +66,7 @@ fn what_is_folded_late_moves_the_replay_start_back() {
         lsn: Lsn(10),
         reserved: 0,
         kept: false,
+        taken_over: false,
         folded: false,
     };
     state.zones.get_mut(9).shadow += place(0).footprint();

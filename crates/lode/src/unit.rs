@@ -11,9 +11,11 @@
 //! cleaner can move it. Units do not lock: two that write one block are ordered by their commits (AR-01, AR-04).
 //! *Concurrent atomic recovery units*, sections 3 and 4; *Mime*, visibility groups.
 
+mod barrier;
 mod blocks;
 mod commit;
 mod conflicts;
+mod image;
 mod large;
 mod lists;
 mod shadow;
@@ -22,12 +24,14 @@ use crate::disk::options::{Survive, UnitOptions, UnitView};
 use crate::disk::put::NewBlock;
 use crate::disk::read::{View, pack, read_bytes, unpack};
 use crate::disk::space::Claim;
+use crate::disk::units::Entry;
 use crate::disk::{Core, Inner, Reserved, Spilled, charge};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::crc;
 use crate::shape::BLOCK_CHARGE;
 use crate::types::{Kind, ListId, Location, Lsn, SnapshotId, UnitId, index, index64, len_u32, len_u64};
 use crate::volume::Volume;
+pub(crate) use barrier::Barrier;
 use parking_lot::{Mutex, MutexGuard};
 use shadow::{Arena, Chunks, Shadow, Shadows};
 use std::sync::Arc;
@@ -72,9 +76,15 @@ pub struct Unit {
     cut_bases: Vec<(ListId, u64, Location)>,
     /// What it had spilled when it was committed: to be forgotten without holding the lock.
     ended: Option<Spilled>,
+    /// It has a label, or a barrier.
+    barrier: Option<Box<Barrier>>,
+    /// What the commit that is being made does beside its own.
+    besides: Option<Box<barrier::Besides>>,
     /// It is a simple operation that is too long for one batch.
     simple: bool,
     committed: bool,
+    /// Its user wants it to end.
+    aborted: bool,
 }
 
 impl Unit {
@@ -87,6 +97,10 @@ impl Unit {
 
     pub(crate) fn new(disk: Arc<Inner>) -> Unit {
         let id = disk.new_unit();
+        Unit::with_id(disk, id)
+    }
+
+    fn with_id(disk: Arc<Inner>, id: UnitId) -> Unit {
         let generation = disk.generations.enter();
         Unit {
             ordered: None,
@@ -94,8 +108,11 @@ impl Unit {
             frozen: None,
             read: Mutex::default(),
             generation,
+            barrier: None,
+            besides: None,
             simple: false,
             committed: false,
+            aborted: false,
             ended: None,
             disk,
             id,
@@ -167,10 +184,21 @@ impl Unit {
     fn read_blocks(&self, volume: &Volume, first: u64, into: &mut [u8]) -> Result<()> {
         let (list, block_bytes) = (volume.list(), volume.block_bytes());
         let shadow = self.lists.get(list);
-        let has = |block| shadow.is_some_and(|shadow| shadow.blocks.contains(block) || shadow.is_hole(block));
+        let kept = self.in_shadow(list, first, into.len() / index(block_bytes))?;
+        let is_kept = |block: u64| kept.get(index64(block - first)).is_some_and(|kept| *kept);
+        let has = |block| {
+            is_kept(block) || shadow.is_some_and(|shadow| shadow.blocks.contains(block) || shadow.is_hole(block))
+        };
         self.disk.read_blocks_but(View { at: self.sees(), ..volume.view() }, block_bytes, first, into, has)?;
         let Some(shadow) = shadow else { return Ok(()) };
+        if let Some(own) = shadow.kept.filter(|_| !kept.is_empty()) {
+            let view = View { list: own, at: None };
+            self.disk.read_blocks_but(view, block_bytes, first, into, |block| !is_kept(block))?;
+        }
         for (block, into) in (first..).zip(into.chunks_mut(index(block_bytes))) {
+            if is_kept(block) {
+                continue;
+            }
             match shadow.blocks.get(block) {
                 Some(Shadow::Data { piece, kind, checksum }) => {
                     let stored = self.arena.get(*piece);
@@ -180,6 +208,7 @@ impl Unit {
                     })?;
                 }
                 Some(Shadow::Spilled) => self.read_spilled(list, block, into)?,
+                Some(Shadow::Kept) => unreachable!("read above"),
                 None if shadow.is_hole(block) => into.fill(0),
                 None => {
                     if let Some(cut) = shadow.cuts.get(&block) {
@@ -452,6 +481,9 @@ impl Unit {
 
     fn drop_blocks(&mut self, list: ListId, first: u64, end: u64) {
         let Some(shadow) = self.lists.get_mut(list) else { return };
+        if shadow.kept.is_some() {
+            shadow.fresh.push((first, end));
+        }
         let dropped: Vec<u64> = shadow.blocks.range(first, end).map(|(block, _)| block).collect();
         let mut spilled = Vec::new();
         for block in dropped {
@@ -474,8 +506,9 @@ impl Unit {
         let (last, within) = (bytes / block_bytes, bytes % block_bytes);
         if within > 0 {
             // What is cut off the last block must read as zeros if the volume grows again.
+            let holds = self.holds(volume.list(), last)?;
             let shadow = self.lists.of(volume.list());
-            if !shadow.blocks.contains(last) {
+            if !holds {
                 // The commit writes that block in place of itself: nothing is promised for it, so that a volume can be
                 // made shorter on a full disk (P5).
                 let cut = shadow.cuts.entry(last).or_insert(usize::MAX);
@@ -514,8 +547,49 @@ impl Unit {
         Ok(lsn)
     }
 
-    /// As if the unit had never been. Its space is free at once.
-    pub fn abort(self) {}
+    /// As if the unit had never been. Its space is free at once; if it has a barrier, once that is durable.
+    pub fn abort(mut self) {
+        self.aborted = true;
+    }
+
+    /// Whether it ends with its handle.
+    fn ends(&self) -> bool {
+        let labelled = self.label().is_some();
+        self.committed || self.aborted || self.broken || !labelled
+    }
+
+    /// It is known by its label from now on.
+    pub(crate) fn set_label(&mut self, barrier: Barrier) -> Result<()> {
+        let mut registry = self.disk.units.lock();
+        if registry.values().any(|entry| entry.label == barrier.label) {
+            return Err(Error::new(
+                ErrorKind::Exists,
+                format!("there is an open unit with the label {} already", barrier.label),
+            ));
+        }
+        registry.insert(self.id, Entry::of(&barrier));
+        drop(registry);
+        self.barrier = Some(Box::new(barrier));
+        Ok(())
+    }
+
+    /// It sees what a snapshot sees.
+    pub(crate) fn see(&mut self, snapshot: SnapshotId, options: UnitOptions) {
+        (self.frozen, self.options) = (Some(snapshot), options);
+    }
+
+    /// What it was at its last barrier is gone, too.
+    fn end_barrier(&mut self) {
+        let Some(barrier) = &self.barrier else { return };
+        self.disk.units.lock().remove(&self.id);
+        // A disk that is not open any more changes no more.
+        let open = !self.disk.core.lock().stop;
+        if !self.committed && barrier.list != ListId(0) && open {
+            self.disk.core.lock().outcomes.note_kept(self.id, None);
+            // What fails is remembered there.
+            let _ = self.disk.end_lists_of(self.id, barrier.list);
+        }
+    }
 }
 
 impl Core {
@@ -536,19 +610,32 @@ impl Core {
 
 impl Drop for Unit {
     fn drop(&mut self) {
+        if !self.ends() && !self.disk.core.lock().stop {
+            let disk = Arc::clone(&self.disk);
+            let mut gone = Unit::with_id(Arc::clone(&disk), self.id);
+            gone.committed = true;
+            let mut registry = disk.units.lock();
+            // It lives on as it is; what is dropped is an empty one. One that is not listed has ended.
+            if let Some(entry) = registry.get_mut(&self.id) {
+                disk.generations.leave(gone.generation);
+                entry.kept = Some(Box::new(std::mem::replace(self, gone)));
+                return;
+            }
+        }
+        self.end_barrier();
+        let is_barrier = self.besides.as_ref().is_some_and(|besides| besides.is_barrier);
         if !self.committed {
             let disk = Arc::clone(&self.disk);
             let mut core = disk.core.lock();
-            core.outcomes.note(self.id, None);
+            if !is_barrier {
+                core.outcomes.note(self.id, None);
+            }
             self.release(&mut core);
             for (table, number) in self.ordered.as_mut().map(|lists| lists.take_all()).unwrap_or_default() {
                 core.numbers_of(table).give_back(number);
             }
         }
-        if let Some(view) = self.frozen {
-            self.disk.core.lock().ended_views.push(view);
-            self.disk.keeper.notify_all();
-        }
+        self.disk.end_view(self.frozen);
         self.disk.generations.leave(self.generation);
     }
 }

@@ -3,11 +3,11 @@
 
 use crate::content::{content_hash, difference};
 use crate::crash::CrashImage;
-use crate::model::Model;
+use crate::model::{Changed, Committed, Model};
 use crate::recording::{Allowed, History};
 use crate::rng::mix;
 use crate::run::open_options;
-use crate::script::{Fill, Script, data};
+use crate::script::{Fill, Script, data, unit_label};
 use crate::trace::TraceOp;
 use lode::{Disk, ErrorKind, Lsn, Survive};
 use lode_media::Medium;
@@ -97,8 +97,46 @@ pub(super) fn live_on(
     Ok(Afterlife { state, ops, opened, flushed, anchor, history: History::of(&model) })
 }
 
-/// Writes over the start of the first volume that is large enough, or makes a volume.
+/// Something with a unit that the crash has left open.
+fn change_unit(disk: &Disk, model: &mut Model, unit: u32, salt: u64) -> lode::Result<()> {
+    let mut open = disk.resume(&unit_label(unit))?;
+    match salt % 3 {
+        0 => {
+            let done = open.barrier(&salt.to_le_bytes());
+            if done.is_ok() {
+                model.barrier(unit, salt);
+            }
+            return done.map(|_| ());
+        }
+        1 => match open.try_commit() {
+            Ok(_) => {
+                assert!(model.commit(unit) == Committed::Applied, "a commit without a meaning was accepted");
+                return Ok(());
+            }
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                let told = model.changed_by_others(unit) != Changed::No;
+                assert!(told || model.clone().commit(unit) == Committed::Conflict, "a commit was refused: {error}");
+            }
+            Err(error) => return Err(error),
+        },
+        _ => {}
+    }
+    open.abort();
+    model.abort(unit);
+    Ok(())
+}
+
+/// Goes on with an open unit, or writes over the start of the first volume that is large enough, or makes a volume.
 fn change(disk: &Disk, model: &mut Model, script: &Script, salt: u64) -> lode::Result<()> {
+    if let Some(unit) = model.units().first().filter(|_| salt.is_multiple_of(2)) {
+        return match change_unit(disk, model, *unit, salt / 2) {
+            Err(error) if error.kind() == ErrorKind::Full => {
+                model.stay();
+                Ok(())
+            }
+            result => result,
+        };
+    }
     let found = model.now().volumes.iter().find(|(_, volume)| volume.bytes > 0);
     let found = found.map(|(name, volume)| (name.clone(), volume.bytes.min(u64::from(volume.block_bytes) + 5)));
     let result = match &found {

@@ -1,11 +1,14 @@
 //! One image opened: its content must be exactly one allowed state.
 
-use crate::content::{content_hash, difference};
+use crate::content::{content_hash, difference, differing};
 use crate::crash::CrashImage;
+use crate::model::lists::read;
+use crate::model::{Model, State};
 use crate::recording::{Allowed, History};
+use crate::rng::{index, narrow};
 use crate::run::open_options;
-use crate::script::Script;
-use lode::Disk;
+use crate::script::{Script, unit_label};
+use lode::{BlockId, Disk, OrderedId};
 use lode_media::Medium;
 use std::sync::Arc;
 
@@ -27,9 +30,50 @@ pub(super) fn open_and_compare(
     let first = if whole { allowed.kept.max(allowed.flushed) } else { allowed.flushed };
     let states = first..=allowed.appended;
     match states.clone().rev().find(|state| allowed.history.hashes[*state] == hash) {
-        Some(state) => Ok((disk, state)),
+        Some(state) => compare_units(&disk, &allowed.history.states[state]).map(|()| (disk, state)),
         None => Err(wrong_state(&disk, allowed.history, &states, hash)),
     }
+}
+
+/// Open units show what they did up to their last barriers.
+fn compare_units(disk: &Disk, state: &Arc<State>) -> Result<(), String> {
+    let model = Model::of(state);
+    for number in model.units() {
+        let label = unit_label(number);
+        let failed = |what: &str, error: lode::Error| format!("unit {label}: {what}: {error} ({:?})", error.kind());
+        let mut unit = disk.resume(&label).map_err(|error| failed("taking it up", error))?;
+        for name in state.volumes.keys().filter(|name| model.unit_sees(number, name)) {
+            let volume = disk.volume(name).map_err(|error| failed("finding a volume", error))?;
+            let bytes = match model.unit_shows_committed(number) {
+                true => state.volumes[name].bytes,
+                false => model.unit_bytes(number, name),
+            };
+            let mut found = vec![0x33; narrow(bytes)];
+            unit.read_at(&volume, 0, &mut found).map_err(|error| failed("reading", error))?;
+            let mut expected = vec![0; found.len()];
+            model.unit_read(number, name, 0, &mut expected);
+            if let Some(words) = differing(name, 0, &found, &expected) {
+                return Err(format!("unit {label}: {words}"));
+            }
+        }
+        let lists =
+            if model.unit_shows_committed(number) { Some(state.lists.clone()) } else { model.unit_lists(number) };
+        for list in lists.iter().flatten() {
+            let blocks = unit.blocks(OrderedId(list.list)).map_err(|error| failed("walking a list", error))?;
+            let right: Vec<BlockId> = list.blocks.iter().map(|(block, _)| BlockId(*block)).collect();
+            if blocks != right {
+                return Err(format!("unit {label}: list {} has {blocks:?}, expected {right:?}", list.list));
+            }
+            for (block, content) in &list.blocks {
+                let mut bytes = vec![0x33; index(list.block_bytes)];
+                unit.read_block(BlockId(*block), 0, &mut bytes).map_err(|error| failed("reading a block", error))?;
+                if bytes != read(content.as_ref(), list.block_bytes) {
+                    return Err(format!("unit {label}: block {block} of list {} differs", list.list));
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 fn wrong_state(disk: &Disk, history: &History, states: &std::ops::RangeInclusive<usize>, hash: u64) -> String {

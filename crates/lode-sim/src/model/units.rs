@@ -32,6 +32,8 @@ pub struct UnitState {
     /// The state when it began, and its number.
     base: Arc<State>,
     began: usize,
+    /// Names its last barrier.
+    barrier: u64,
 }
 
 impl UnitState {
@@ -49,6 +51,16 @@ impl UnitState {
             }
         }
         Some(lists)
+    }
+
+    /// What its user gave to its last barrier.
+    pub fn cookie(&self) -> [u8; 8] {
+        self.barrier.to_le_bytes()
+    }
+
+    /// The same unit in another history.
+    pub fn reopened(&self) -> UnitState {
+        UnitState { began: usize::MAX, ..self.clone() }
     }
 
     fn shadow(&self, name: &str, volume: &VolumeState) -> Option<&Shadow> {
@@ -150,6 +162,11 @@ impl Model {
         if differs || unit.written.keys().any(written) { Changed::Yes } else { Changed::Perhaps }
     }
 
+    /// Whether a unit is open.
+    pub fn has_unit(&self, unit: u32) -> bool {
+        self.units.contains_key(&unit)
+    }
+
     /// The open units.
     pub fn units(&self) -> Vec<u32> {
         self.units.keys().copied().collect()
@@ -222,10 +239,21 @@ impl Model {
         unit.shadows.entry((name.to_owned(), volume.generation)).or_insert_with(fresh)
     }
 
-    /// Commits a unit: all of it becomes the next state, or nothing.
-    pub fn commit(&mut self, unit: u32) -> Committed {
-        let unit = self.units.remove(&unit).expect("the model is only asked for open units");
+    /// What a unit did so far outlives a crash.
+    pub fn barrier(&mut self, number: u32, cookie: u64) {
+        let unit = self.units.get_mut(&number).expect("the model is only asked for open units");
+        unit.barrier = cookie;
+        let unit = Arc::new(unit.clone());
         let mut state = State::clone(self.now());
+        state.dormant.insert(number, unit);
+        self.push(state);
+    }
+
+    /// Commits a unit: all of it becomes the next state; or nothing, and it is still open.
+    pub fn commit(&mut self, number: u32) -> Committed {
+        let unit = self.units[&number].clone();
+        let mut state = State::clone(self.now());
+        state.dormant.remove(&number);
         match unit.lists_on(&state.lists) {
             Some(lists) => state.lists = lists,
             None => return Committed::Conflict,
@@ -240,6 +268,7 @@ impl Model {
                 _ => return Committed::Conflict,
             }
         }
+        self.units.remove(&number);
         self.push(state);
         Committed::Applied
     }
@@ -247,6 +276,11 @@ impl Model {
     /// Forgets a unit.
     pub fn abort(&mut self, unit: u32) {
         self.units.remove(&unit);
+        if self.now().dormant.contains_key(&unit) {
+            let mut state = State::clone(self.now());
+            state.dormant.remove(&unit);
+            self.push(state);
+        }
     }
 }
 

@@ -196,7 +196,7 @@ impl Run<'_> {
                 }
             }
             Some(number) => {
-                let Some(mut unit) = self.units.remove(&number) else { return Ok(()) };
+                let Some(mut unit) = self.take_unit(number)? else { return Ok(()) };
                 let done = self.unit_lists(number, &mut unit, draw, at);
                 self.units.insert(number, unit);
                 done?;
@@ -265,7 +265,7 @@ impl Run<'_> {
         self.compare_unit_lists(number, unit)
     }
 
-    fn compare_unit_lists(&mut self, number: UnitNumber, unit: &mut Unit) -> Step {
+    pub(super) fn compare_unit_lists(&mut self, number: UnitNumber, unit: &mut Unit) -> Step {
         let shown = match self.model.unit_shows_committed(number) {
             true => Some(self.model.now().lists.clone()),
             false => self.model.unit_lists(number),

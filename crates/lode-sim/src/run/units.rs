@@ -3,15 +3,20 @@
 use super::{Run, Step, Stop};
 use crate::content::differing;
 use crate::model::{Changed, Committed, Model};
-use crate::rng::narrow;
-use crate::script::{Op, UnitNumber, VolumeNumber, data, unit_options, volume_name};
-use lode::{ErrorKind, Survive, Unit, Volume};
+use crate::rng::{narrow, wide};
+use crate::script::{Op, UnitNumber, VolumeNumber, barriers, data, unit_label, unit_options, volume_name};
+use lode::{ErrorKind, Survive, Unit, UnitLabel, Volume};
 
 impl Run<'_> {
     pub(super) fn begin(&mut self, number: UnitNumber) -> Step {
         let options = unit_options(self.script.id.seed(), number);
         let note = self.begin_call();
-        let unit = self.open_disk().begin_with(&options);
+        let unit = if barriers(self.script.id.seed()) > 0 {
+            let label = UnitLabel { label: unit_label(number), ..UnitLabel::default() };
+            self.open_disk().begin_labelled(&label, &options)
+        } else {
+            self.open_disk().begin_with(&options)
+        };
         if let Some(unit) = self.changed("begin", unit)? {
             self.units.insert(number, unit);
             self.model.begin_with(number, options);
@@ -33,10 +38,10 @@ impl Run<'_> {
         if matches!(op, Op::UnitResize(_, _, bytes) if !bytes.is_multiple_of(u64::from(volume.block_bytes()))) {
             return Ok(()); // Meant for another volume of the name, which a crash took away.
         }
-        if !self.units.contains_key(&number) || !self.model.unit_sees(number, &name) {
+        if !self.model.has_unit(number) || !self.model.unit_sees(number, &name) {
             return Ok(());
         }
-        let Some(mut unit) = self.units.remove(&number) else { return Ok(()) };
+        let Some(mut unit) = self.take_unit(number)? else { return Ok(()) };
         if let Op::UnitResize(_, _, bytes) = op
             && *bytes >= self.model.unit_bytes(number, &name)
             && *bytes < self.model.unit_reach(number, &name)
@@ -104,9 +109,9 @@ impl Run<'_> {
     }
 
     pub(super) fn commit(&mut self, number: UnitNumber, flush: bool) -> Step {
-        let Some(unit) = self.units.remove(&number) else { return Ok(()) };
+        let Some(mut unit) = self.take_unit(number)? else { return Ok(()) };
         let note = self.begin_call();
-        let result = if flush { unit.commit_and_flush(Survive::Power) } else { unit.commit() };
+        let mut result = unit.try_commit();
         if matches!(&result, Err(error) if error.kind() == ErrorKind::Full) {
             return Err(Stop::Finding("a commit was refused because the disk is full".to_owned()));
         }
@@ -117,12 +122,19 @@ impl Run<'_> {
         }
         let committed = match changed {
             Changed::No => self.model.commit(number),
-            _ if told => {
-                self.model.abort(number);
-                Committed::Conflict
-            }
+            _ if told => Committed::Conflict,
             _ => self.model.commit(number),
         };
+        if committed == Committed::Conflict {
+            unit.abort();
+            self.model.abort(number);
+        } else {
+            drop(unit);
+        }
+        if flush && let Ok(position) = result {
+            let flushed = self.open_disk().flush_up_to(position, Survive::Power);
+            result = flushed.map(|()| position);
+        }
         match (result, committed) {
             (Ok(position), Committed::Applied) => {
                 if flush {
@@ -146,16 +158,64 @@ impl Run<'_> {
         Ok(())
     }
 
-    pub(super) fn forget(&mut self, number: UnitNumber, abort: bool) {
-        if let Some(unit) = self.units.remove(&number) {
-            let note = self.begin_call();
-            if abort {
-                unit.abort();
-            } else {
-                drop(unit);
-            }
+    pub(super) fn forget(&mut self, number: UnitNumber, abort: bool) -> Step {
+        let Some(unit) = self.take_unit(number)? else { return Ok(()) };
+        let note = self.begin_call();
+        if abort {
+            unit.abort();
             self.model.abort(number);
-            self.end_call(note);
+        } else if unit.label().is_some() {
+            drop(unit); // It is kept, and taken up again when it is needed.
+        } else {
+            drop(unit);
+            self.model.abort(number);
         }
+        self.end_call(note);
+        Ok(())
+    }
+
+    /// The unit, if it is open: taken up again if nobody has it in hand.
+    pub(super) fn take_unit(&mut self, number: UnitNumber) -> Step<Option<Unit>> {
+        if let Some(unit) = self.units.remove(&number) {
+            return Ok(Some(unit));
+        }
+        if !self.model.has_unit(number) {
+            return Ok(None);
+        }
+        let unit = self.open_disk().resume(&unit_label(number));
+        unit.map(Some).map_err(|error| self.refused("taking up a unit", error))
+    }
+
+    pub(super) fn barrier(&mut self, number: UnitNumber, at: usize) -> Step {
+        let Some(mut unit) = self.take_unit(number)? else { return Ok(()) };
+        let note = self.begin_call();
+        let cookie = wide(at);
+        let result = unit.barrier(&cookie.to_le_bytes());
+        self.tolerable(result, "a barrier", |model| model.barrier(number, cookie))?;
+        self.units.insert(number, unit);
+        self.end_call(note);
+        Ok(())
+    }
+
+    /// Compares what open units show, as the last barriers left them.
+    pub(super) fn compare_dormant(&mut self) -> Step {
+        for number in self.model.units() {
+            let Some(mut unit) = self.take_unit(number)? else { continue };
+            self.compare_unit(number, &mut unit)?;
+            // Some stay in hand; what is dropped is kept.
+            if number.is_multiple_of(2) {
+                self.units.insert(number, unit);
+            }
+        }
+        Ok(())
+    }
+
+    fn compare_unit(&mut self, number: UnitNumber, unit: &mut Unit) -> Step {
+        let names: Vec<String> = self.model.now().volumes.keys().cloned().collect();
+        for name in names.iter().filter(|name| self.model.unit_sees(number, name)).collect::<Vec<_>>() {
+            let volume = self.open_disk().volume(name).map_err(|error| self.refused("opening a volume", error))?;
+            self.unit_read(number, unit, &volume, name)?;
+        }
+        if self.model.unit_lists(number).is_some() { self.compare_unit_lists(number, unit) } else { Ok(()) }
     }
 }

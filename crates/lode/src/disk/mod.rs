@@ -5,7 +5,7 @@
 //! keeper, that checkpoints and cleans. A disk opened with `background: false` has none: the caller's thread does all
 //! work, in an order that depends on nothing but the calls.
 //!
-//! Lock order: `large`, `maintaining`, `core`. Nothing else is nested.
+//! Lock order: `units`, `large`, `maintaining`, `core`. Nothing else is nested.
 
 pub(crate) mod flush;
 pub(crate) mod load;
@@ -22,6 +22,7 @@ mod recount;
 pub(crate) mod space;
 mod stored;
 mod snapshots;
+pub(crate) mod units;
 pub(crate) mod volumes;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -138,6 +139,12 @@ pub(crate) struct Core {
     pub numbers: BTreeMap<ListId, numbers::Numbers>,
     /// Frozen views whose units have ended.
     pub ended_views: Vec<SnapshotId>,
+    /// Lists of units that have ended, of which no record says so yet.
+    pub ended_lists: Vec<ListId>,
+    /// How many units in hand see a snapshot that has a name, or had one.
+    pub viewed: BTreeMap<SnapshotId, u32>,
+    /// Numbers that units of before the opening name.
+    pub kept_numbers: BTreeSet<(ListId, u32)>,
     /// How often ordered lists were changed.
     pub lists_changed: u64,
     /// Emptied memory of ended units, for new ones.
@@ -170,6 +177,8 @@ pub(crate) struct Inner {
     pub cache: Option<read::Cache>,
     pub next_unit: AtomicU64,
     pub generations: numbers::Generations,
+    /// Units with a label or a barrier.
+    pub units: Mutex<units::Registry>,
     /// The number before that of the first unit of this opening.
     pub first_unit: u64,
 }

@@ -93,7 +93,7 @@ pub(crate) enum Lacking {
 }
 
 impl Numbers {
-    fn new(state: &State, table: ListId) -> Numbers {
+    fn new(state: &State, table: ListId, kept: &[&(ListId, u32)]) -> Numbers {
         let shape = &state.shape;
         let stride = if table == state.tables.lists { 2 } else { 1 };
         let used =
@@ -102,6 +102,7 @@ impl Numbers {
                     section.slots.iter().rposition(|slot| !matches!(slot, Slot::Absent)).map_or(0, |leaf| leaf + 1);
                 (u64::from(number) << shape.section_blocks_shift()) + (crate::types::len_u64(leaf) << shape.leaf_shift)
             });
+        let used = used.max(kept.last().map_or(0, |(_, number)| (u64::from(*number) + 1) * stride));
         let limit = (shape.blocks_max() / stride).min(Location::NEIGHBOURS_MAX.into()) - 1;
         let next = low_u32((used / stride).max(1));
         Numbers {
@@ -165,7 +166,10 @@ impl Numbers {
 impl super::Core {
     /// The numbers of a table.
     pub fn numbers_of(&mut self, table: ListId) -> &mut Numbers {
-        self.numbers.entry(table).or_insert_with(|| Numbers::new(&self.state, table))
+        self.numbers.entry(table).or_insert_with(|| {
+            let kept = self.kept_numbers.range((table, 0)..=(table, u32::MAX)).collect::<Vec<_>>();
+            Numbers::new(&self.state, table, &kept)
+        })
     }
 }
 
@@ -193,6 +197,8 @@ impl Inner {
                 }
             }
             crate::mark("lists: looked for free numbers");
+            let kept: Vec<u32> =
+                core.kept_numbers.range((table, 0)..=(table, u32::MAX)).map(|(_, number)| *number).collect();
             let now = self.generations.now();
             let numbers = core.numbers_of(table);
             if numbers.looked != section {
@@ -202,6 +208,7 @@ impl Inner {
             let (stride, start) = (numbers.stride, numbers.start);
             let all = (first / stride).max(1)..(end / stride).min(start.into());
             let free = all.filter(|number| !used.contains(&(number * stride + (stride - 1))));
+            let free = free.filter(|number| kept.binary_search(&low_u32(*number)).is_err());
             numbers.waiting.extend(free.map(|number| (now, low_u32(number))));
             return Ok(());
         }

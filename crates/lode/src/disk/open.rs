@@ -9,9 +9,8 @@ use super::options::{
     Counters, DiskInfo, FormatOptions, OpenOptions, SnapshotInfo, SnapshotOptions, UnitOptions, VolumeInfo,
     VolumeOptions,
 };
-use super::outcomes::UnitStatus;
 use super::space::Claim;
-use super::{Core, Effort, Inner, Reserved, Rooted, read};
+use super::{Core, Effort, Inner, Rooted, read};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::VERSION;
 use crate::format::header::BatchKind;
@@ -21,7 +20,7 @@ use crate::log::writer::Writer;
 use crate::recovery::{Recovered, recover};
 use crate::roots::RootCursor;
 use crate::shape::Shape;
-use crate::types::{Lsn, SegmentId, UnitId};
+use crate::types::{Lsn, SegmentId};
 use crate::unit::Unit;
 use crate::volume::Volume;
 use crate::zones::Holds;
@@ -50,6 +49,9 @@ struct Threads {
 impl Drop for Threads {
     fn drop(&mut self) {
         self.stop();
+        // Units that nobody has in hand end here, as by a crash.
+        let kept = std::mem::take(&mut *self.inner.units.lock());
+        drop(kept);
     }
 }
 
@@ -144,6 +146,7 @@ impl Disk {
         }
         if !options.read_only {
             inner.begin_epoch()?;
+            inner.keep_numbers()?;
         }
         if repairing {
             inner.mend_lists()?;
@@ -238,11 +241,6 @@ impl Disk {
         let mut unit = self.begin()?;
         unit.set_options(options)?;
         Ok(unit)
-    }
-
-    /// What became of a unit: exact, or `Forgotten`. `NotFound`: there has never been such a unit.
-    pub fn unit_status(&self, unit: UnitId) -> Result<UnitStatus> {
-        self.inner.unit_status(unit)
     }
 
     /// The position behind the last change.
@@ -342,8 +340,10 @@ impl Disk {
 
 /// An open disk out of a recovered one, before its epoch begins.
 fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) -> Inner {
-    let Recovered { shape, disk, root, cursor, state, sequence, lsn, segments, damage, replayed, dropped } = recovered;
+    let Recovered { shape, disk, root, cursor, state, sequence, lsn, segments, damage, replayed, dropped, ended } =
+        recovered;
     let epoch = root.root.epoch + 1;
+    let found = super::units::find(&state);
     let mut spans = segments;
     // What belongs to an ended epoch ends for good where the next segment begins, or here (R9).
     for n in 0..spans.len() {
@@ -357,7 +357,7 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         table_a: Side::new(BatchKind::Table),
         table_b: Side::new(BatchKind::Table),
         spilled: BTreeMap::new(),
-        reserved: Reserved::default(),
+        reserved: found.reserved,
         failed: None,
         syncing: false,
         appending: 0,
@@ -383,12 +383,18 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         outcomes: crate::disk::outcomes::Outcomes::new(),
         numbers: BTreeMap::new(),
         // No unit of before is open any more.
-        ended_views: state.views(),
+        ended_views: found.views,
+        ended_lists: found.stray,
+        viewed: BTreeMap::new(),
+        kept_numbers: BTreeSet::new(),
         lists_changed: 0,
         chunks: Vec::new(),
         stop: false,
         state,
     };
+    for (unit, committed) in ended {
+        core.outcomes.note_kept(unit, committed);
+    }
     core.free = (crate::shape::ROOT_ZONES..shape.zones)
         .filter(|zone| core.state.zones.get(*zone).holds == Holds::Nothing)
         .collect();
@@ -417,6 +423,7 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         next_unit: AtomicU64::new((epoch << 40) + 1),
         first_unit: epoch << 40,
         generations: super::numbers::Generations::default(),
+        units: Mutex::new(found.registry),
         options,
     }
 }

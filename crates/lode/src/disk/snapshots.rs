@@ -92,7 +92,11 @@ impl Inner {
         let leaving = {
             let core = self.core.lock();
             let meta = &core.state.lists[&core.state.snapshot_named(name)?].meta;
-            ListMeta { state: ListState::Leaving, ..meta.clone() }
+            // One that open units see stays without a name, until they end.
+            let viewed = core.is_viewed(SnapshotId(meta.list.0));
+            let (state, name) =
+                if viewed { (meta.state, String::new()) } else { (ListState::Leaving, meta.name.clone()) };
+            ListMeta { state, name, ..meta.clone() }
         };
         let deleted = self.with_room(0, room_of(&leaving), Claim::Urgent, |core| {
             let there = core.state.lists.get(&leaving.list).is_some_and(|list| list.meta.state == ListState::Snapshot);
@@ -197,6 +201,12 @@ impl Inner {
     pub(crate) fn leave_step(&self) -> Result<bool> {
         let (record, merge) = {
             let mut core = self.core.lock();
+            if let Some(list) = core.ended_lists.pop() {
+                drop(core);
+                let ended = self.with_room(0, LIST_RECORD, Claim::Keeper, |core| core.end_own(list));
+                ended.inspect_err(|_| self.core.lock().ended_lists.push(list))?;
+                return Ok(true);
+            }
             if let Some(view) = core.ended_views.pop() {
                 let list = core.state.lists.get(&ListId(view.0)).map(|list| list.meta.clone());
                 drop(core);

@@ -13,11 +13,16 @@ use crate::volume::Volume;
 use std::sync::Arc;
 
 /// Room for one record of a list.
-pub(super) const LIST_RECORD: u32 = 8 + 48 + 256;
+pub(crate) const LIST_RECORD: u32 = 8 + 48 + 256;
+
+/// The largest volume with blocks of this size.
+pub(crate) fn most_bytes(shape: &Shape, block_bytes: u32) -> u64 {
+    shape.blocks_max().saturating_mul(u64::from(block_bytes)).min(1 << 62)
+}
 
 /// Whether a volume of this size can be named block by block.
 pub(crate) fn check_size(shape: &Shape, bytes: u64, block_bytes: u32) -> Result<()> {
-    let most = shape.blocks_max().saturating_mul(u64::from(block_bytes)).min(1 << 62);
+    let most = most_bytes(shape, block_bytes);
     if bytes > most {
         return Err(Error::new(
             ErrorKind::InvalidArgument,
@@ -28,7 +33,7 @@ pub(crate) fn check_size(shape: &Shape, bytes: u64, block_bytes: u32) -> Result<
 }
 
 /// Names of volumes and snapshots are alike. `what`: which of them this is.
-pub(super) fn check_name(what: &str, name: &str) -> Result<()> {
+pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
     let invalid = |problem: &str| {
         Err(Error::new(
             ErrorKind::InvalidArgument,
@@ -134,7 +139,7 @@ impl Inner {
     }
 
     /// Counts the stored blocks of a list, section by section.
-    fn mapped_blocks(&self, list: ListId) -> Result<u64> {
+    pub(super) fn mapped_blocks(&self, list: ListId) -> Result<u64> {
         self.fold_all();
         let (mut count, mut from) = (0, 0);
         while let Some(number) = self.section_from(list, from) {

@@ -1,6 +1,6 @@
 //! Prints the format from its declarations. `docs/FORMAT.md` is this text; a test fails if they differ.
 
-use super::{header, object, records, root};
+use super::{header, object, records, root, unit};
 use std::fmt::Write;
 
 type Fields = &'static [(usize, &'static str, &'static str, &'static [&'static str])];
@@ -60,6 +60,16 @@ pub fn describe() -> String {
         object::ObjectLeaf,
         object::SectionEntry,
         object::ZoneEntry
+    );
+    text.push_str("\n## Units with a barrier\n");
+    tables!(
+        &mut text,
+        unit::UnitImage,
+        unit::UnitList,
+        unit::UnitStretch,
+        unit::UnitCut,
+        unit::UnitOperation,
+        unit::UnitNumber
     );
     text
 }

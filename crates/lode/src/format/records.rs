@@ -86,21 +86,23 @@ record! {
         /// 0 there, 1 deleted and being drained, 2 deleted and seen by snapshots, 3 layer, 4 snapshot, 5 deleted
         /// snapshot.
         6 state: u8,
-        /// 0 indexed, 1 table of ordered lists, 2 table of the blocks of a pool, 3 pool of blocks.
+        /// 0 indexed, 1 table of ordered lists, 2 table of the blocks of a pool, 3 pool of blocks, 4 shadow, 5 unit.
         7 form: u8,
-        /// Its size in bytes.
+        /// Its size in bytes; a unit: bytes of its image, none before its first barrier is whole.
         8 bytes: u64,
         /// Bytes of the name.
         16 name: u32,
         /// A snapshot: of how many lists.
         20 members: u32,
-        /// A layer: the list whose blocks it keeps.
+        /// A layer or a shadow: the list whose blocks it keeps. A unit: how many rows of ordered lists it may change.
         24 parent: u32,
-        /// A layer: the snapshot that sees them.
+        /// A layer: the snapshot that sees them. A unit: the snapshot that it sees, or by which it finds conflicts.
         28 snapshot: u32,
-        /// A snapshot: when it was taken, as its maker says, in nanoseconds since 1970.
+        /// A snapshot or unit: when it was taken or begun, as its maker says, in nanoseconds since 1970. A shadow: its
+        /// unit.
         32 made: u64,
-        /// A layer: what it does not have from this block on was a hole.
+        /// A layer: what it does not have from this block on was a hole. A shadow: it has at most so many blocks. A
+        /// unit: its number.
         40 cut: u64,
     }
 }
@@ -220,14 +222,23 @@ pub(crate) enum Form {
     Blocks,
     /// The blocks of all ordered lists with this block size.
     Pool,
+    /// What a unit had changed in a list at its last barrier. See `unit::barrier`.
+    Shadow,
+    /// A unit as it was at its last barrier: its image, but for the blocks.
+    Unit,
 }
 
 impl Form {
-    const ALL: [Form; 4] = [Form::Indexed, Form::Lists, Form::Blocks, Form::Pool];
+    const ALL: [Form; 6] = [Form::Indexed, Form::Lists, Form::Blocks, Form::Pool, Form::Shadow, Form::Unit];
 
     /// Its rows are no blocks of data.
     pub fn is_table(self) -> bool {
         matches!(self, Form::Lists | Form::Blocks)
+    }
+
+    /// A unit's own: no snapshot sees it.
+    pub fn is_private(self) -> bool {
+        matches!(self, Form::Shadow | Form::Unit)
     }
 }
 
@@ -289,7 +300,7 @@ impl ListMeta {
             state: u8::try_from(ListState::ALL.iter().position(|state| *state == self.state).expect("one of all"))
                 .expect("six states"),
             form: u8::try_from(Form::ALL.iter().position(|form| *form == self.form).expect("one of all"))
-                .expect("four forms"),
+                .expect("six forms"),
             bytes: self.bytes,
             name: len_u32(self.name.len()),
             members: len_u32(self.members.len()),

@@ -19,7 +19,7 @@
 use super::{ColdLeaf, State};
 use crate::format::records::{Form, ListMeta, ListState};
 use crate::map::{Slot, sections_of};
-use crate::types::{ListId, Location, SnapshotId};
+use crate::types::{ListId, Location, SnapshotId, UnitId};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,6 +39,10 @@ pub(crate) struct Versions {
     pub leaving: BTreeSet<SnapshotId>,
     /// Deleted lists that snapshots see.
     pub hidden: BTreeSet<ListId>,
+    /// What units have changed in lists at their last barriers.
+    shadows: BTreeMap<(UnitId, ListId), ListId>,
+    /// Units with a barrier.
+    pub units: BTreeMap<UnitId, ListId>,
 }
 
 impl Versions {
@@ -57,7 +61,16 @@ impl Versions {
             }
         }
         match meta.state {
-            ListState::There => {}
+            ListState::There => {
+                let (unit, shadow) = (UnitId(meta.cut), (UnitId(meta.made), meta.parent));
+                match (meta.form, there) {
+                    (Form::Unit, true) => drop(self.units.insert(unit, meta.list)),
+                    (Form::Unit, false) => drop(self.units.remove(&unit)),
+                    (Form::Shadow, true) => drop(self.shadows.insert(shadow, meta.list)),
+                    (Form::Shadow, false) => drop(self.shadows.remove(&shadow)),
+                    _ => {}
+                }
+            }
             ListState::Draining => set(&mut self.dying, (meta.parent, meta.list), there),
             ListState::Hidden => set(&mut self.hidden, meta.list, there),
             ListState::Leaving => set(&mut self.leaving, SnapshotId(meta.list.0), there),
@@ -95,6 +108,18 @@ impl Versions {
     /// The layer of a list for exactly this snapshot.
     pub fn layer(&self, list: ListId, snapshot: SnapshotId) -> Option<ListId> {
         self.layers.get(&(list, snapshot)).copied()
+    }
+
+    /// The shadows of a unit, each behind its list.
+    pub fn shadows_of(&self, unit: UnitId) -> impl Iterator<Item = (ListId, ListId)> + '_ {
+        let range = (unit, ListId(0))..=(unit, ListId(u32::MAX));
+        self.shadows.range(range).map(|((_, list), shadow)| (*list, *shadow))
+    }
+
+    /// The shadows whose unit has no barrier, or none any more.
+    pub fn stray_shadows(&self) -> Vec<ListId> {
+        let stray = self.shadows.iter().filter(|((unit, _), _)| !self.units.contains_key(unit));
+        stray.map(|(_, shadow)| *shadow).collect()
     }
 
     /// The layers of a snapshot, each with its list.
@@ -148,7 +173,8 @@ pub(crate) struct Kept {
 impl State {
     /// The snapshot that sees what a list is now, and the layer that keeps it, if there is one.
     pub fn keeper_of(&self, list: ListId) -> Option<(SnapshotId, Option<ListId>)> {
-        if self.versions.is_empty() || self.lists.get(&list)?.meta.state != ListState::There {
+        let meta = &self.lists.get(&list)?.meta;
+        if self.versions.is_empty() || meta.state != ListState::There || meta.form.is_private() {
             return None;
         }
         let snapshot = self.versions.newest(list, SnapshotId(u32::MAX))?;
@@ -273,6 +299,9 @@ impl State {
             Form::Lists => "the table of ordered lists".to_owned(),
             Form::Blocks => format!("the table of blocks of {} bytes", meta.block_bytes()),
             Form::Pool => format!("blocks of {} bytes of ordered lists", meta.block_bytes()),
+            Form::Shadow => format!("what unit {} has of {}", meta.made, self.label(meta.parent)),
+            Form::Unit if meta.name.is_empty() => format!("unit {}", meta.cut),
+            Form::Unit => format!("unit {}", meta.name),
         };
         let of = snapshot.and_then(|snapshot| self.lists.get(&ListId(snapshot.0)));
         match of {
@@ -341,13 +370,15 @@ impl State {
         lists.filter_map(move |(id, _)| Some((*id, self.meta_at(*id, snapshot)?)))
     }
 
-    /// The list that holds a block of `list` at this place: itself, or one of its layers.
-    pub fn holder(&self, list: ListId, block: u64, place: Location) -> Result<Option<ListId>, ColdLeaf> {
+    /// The list that holds a block of `list` at this place: itself, one of its layers, or what the unit that wrote it has
+    /// of it.
+    pub fn holder(&self, list: ListId, block: u64, place: Location, unit: UnitId) -> Result<Option<ListId>, ColdLeaf> {
         if self.lookup(list, block)?.is_some_and(|found| found.0 == place) {
             return Ok(Some(list));
         }
         let dying = self.versions.dying.range((list, ListId(0))..=(list, ListId(u32::MAX))).map(|(_, layer)| *layer);
-        for layer in self.versions.layers(list, SnapshotId(0)).rev().chain(dying) {
+        let shadow = self.versions.shadows.get(&(unit, list)).copied();
+        for layer in self.versions.layers(list, SnapshotId(0)).rev().chain(shadow).chain(dying) {
             if self.lookup(layer, block)?.is_some_and(|found| found.0 == place) {
                 return Ok(Some(layer));
             }

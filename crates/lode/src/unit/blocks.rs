@@ -107,6 +107,14 @@ impl Blocks {
         self.iter().map(|(block, _)| block)
     }
 
+    /// Drops all but these.
+    pub fn retain(&mut self, keep: impl Fn(&Shadow) -> bool) {
+        match self {
+            Blocks::Few(few) => few.retain(|(_, shadow)| keep(shadow)),
+            Blocks::Many(many) => many.retain(|_, shadow| keep(shadow)),
+        }
+    }
+
     /// The greatest number.
     pub fn last(&self) -> Option<u64> {
         match self {

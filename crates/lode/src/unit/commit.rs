@@ -13,9 +13,10 @@ use crate::disk::load::Gathering;
 use crate::disk::ordered::Rows;
 use crate::disk::put::{Again, Placed, Run};
 use crate::disk::space::Claim;
+use crate::disk::volumes::LIST_RECORD;
 use crate::disk::{Core, Inner};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::records::{Record, put_bytes};
+use crate::format::records::{Form, ListMeta, Record, put_bytes};
 use crate::map::sections_of;
 use crate::ordered::{Row, Staged};
 use crate::types::{ListId, Location, Lsn, index64, len_u32, len_u64};
@@ -49,8 +50,14 @@ impl Unit {
     /// As [`Unit::commit`], but after a `Conflict` the unit is still open: to be changed and tried again, or dropped.
     pub fn try_commit(&mut self) -> Result<Lsn> {
         self.alive()?;
+        self.gather_kept()?;
+        self.commit_now().inspect_err(|_| self.scatter_kept())
+    }
+
+    /// Commits what is named among the unit's blocks.
+    pub(super) fn commit_now(&mut self) -> Result<Lsn> {
         let disk = Arc::clone(&self.disk);
-        let nothing = self.lists.iter().all(|(_, shadow)| shadow.is_empty());
+        let nothing = self.lists.iter().all(|(_, shadow)| shadow.is_empty()) && self.besides.is_none();
         // What has only read is asked whether it saw one state (R15).
         if nothing && self.ordered.as_ref().is_none_or(|lists| lists.is_empty()) && !self.reads_count() {
             let mut core = disk.writable()?;
@@ -125,6 +132,9 @@ impl Unit {
         }
         for (list, block, _) in self.cut_bases.iter().chain(&self.bases) {
             disk.load_range(*list, *block, *block + 1)?;
+        }
+        for own in self.emptied() {
+            disk.load_range(*own, 0, u64::MAX >> 1)?;
         }
         for (list, first, end) in self.hole_ranges() {
             disk.load_range(list, first, end)?;
@@ -217,8 +227,10 @@ impl Unit {
         }
         let rows = self.ordered.as_ref().map_or(0, |lists| lists.records);
         records += rows;
-        let holes: u64 =
-            self.hole_ranges().into_iter().map(|(list, first, end)| disk.discard_bytes(list, first, end)).sum();
+        records += self.besides.as_ref().map_or(0, |besides| besides.bytes());
+        let emptied = self.emptied().iter().map(|own| (*own, 0, u64::MAX >> 1));
+        let holes = self.hole_ranges().into_iter().chain(emptied);
+        let holes: u64 = holes.map(|(list, first, end)| disk.discard_bytes(list, first, end)).sum();
         let group = (shape.batch_bytes - shape.head) / 4;
         let most = u64::from(shape.batch_bytes - shape.head) / 2;
         if records + holes + u64::from(data) <= most {
@@ -243,6 +255,11 @@ impl Unit {
             let zones = 4 + usize::try_from(records / per_zone.max(1)).expect("fewer than there are zones");
             Plan { data, records: 0, chained: true, zones, group, holes, rows, snapshots }
         }
+    }
+
+    /// The unit's own lists that this commit empties.
+    fn emptied(&self) -> &[ListId] {
+        self.besides.as_ref().map_or(&[], |besides| &besides.emptied)
     }
 
     /// What turns into holes: stretches in order, none touching another, so that each block is freed once.
@@ -301,6 +318,9 @@ impl Unit {
         let mut discards = Vec::new();
         for (list, first, end) in self.hole_ranges() {
             discards.extend(core.discards(list, first, end)?);
+        }
+        for own in self.emptied() {
+            discards.extend(core.discards(*own, 0, u64::MAX >> 1)?);
         }
         let mut bytes = 0;
         for record in &discards {
@@ -379,9 +399,14 @@ impl Unit {
     /// The commit of a unit that fits in one batch.
     fn apply(&mut self, core: &mut Core, plan: &Plan) -> std::result::Result<Lsn, Again> {
         let mut olds: SmallVec<[Location; 16]> = SmallVec::new();
+        // Where lies what the unit has in its own lists, which are emptied first.
+        let mut kept: SmallVec<[(Location, u32); 1]> = SmallVec::new();
         for (list, shadow) in self.lists.iter() {
-            for block in shadow.blocks.numbers() {
+            for (block, found) in shadow.blocks.iter() {
                 olds.push(core.state.place(list, block)?);
+                if let (Shadow::Kept, Some(own)) = (found, shadow.kept) {
+                    kept.push(core.state.lookup(own, block)?.expect("named because it is there"));
+                }
             }
             core.kept(list, shadow.blocks.numbers())?;
         }
@@ -399,23 +424,24 @@ impl Unit {
                 *old = core.state.place(list, block)?;
             }
         }
+        self.note_replaced(&olds);
         let mut olds = olds.into_iter();
+        let mut kept = kept.into_iter();
         let mut blocks = 0;
         for (list, shadow) in self.lists.iter() {
             if let Some(bytes) = shadow.bytes {
-                let mut meta = core.check_list(list, 0).expect("checked above").clone();
-                meta.bytes = bytes;
-                core.write_record(&Record::List(meta));
+                core.write_record(&Record::List(self.resized(core, list, bytes)));
             }
             blocks += len_u64(shadow.blocks.len());
-            let Ok(kept) = core.kept(list, shadow.blocks.numbers()) else {
+            let Ok(seen) = core.kept(list, shadow.blocks.numbers()) else {
                 unreachable!("S2: what is to be kept was known before the first record");
             };
-            core.keep(&kept);
-            self.put(core, list, shadow, &mut olds);
+            core.keep(&seen);
+            self.put(core, list, shadow, &mut olds, &mut kept);
         }
+        self.write_metas(core, |_, _| {});
         // In one batch everything stands or falls together anyway.
-        if self.has_spilled {
+        if (self.has_spilled || self.besides.is_some()) && !self.is_barrier() {
             core.write_record(&Record::Commit { unit: self.id, blocks });
         }
         core.counters.user_bytes += self.user_bytes;
@@ -425,8 +451,45 @@ impl Unit {
     fn is_committed(&mut self, core: &mut Core) -> Lsn {
         self.release(core);
         self.committed = true;
-        core.outcomes.note(self.id, Some(core.writer.lsn));
+        if !self.is_barrier() {
+            core.outcomes.note(self.id, Some(core.writer.lsn));
+            if self.barrier.is_some() {
+                core.outcomes.note_kept(self.id, Some(core.writer.lsn));
+            }
+        }
         core.writer.lsn
+    }
+
+    pub(super) fn is_barrier(&self) -> bool {
+        self.besides.as_ref().is_some_and(|besides| besides.is_barrier)
+    }
+
+    /// A list with its new size.
+    pub(super) fn resized(&self, core: &Core, list: ListId, bytes: u64) -> ListMeta {
+        let meta = core.check_list(list, 0).expect("checked before").clone();
+        let parent = if meta.form == Form::Unit {
+            self.besides.as_ref().map_or(meta.parent, |besides| ListId(besides.rows))
+        } else {
+            meta.parent
+        };
+        ListMeta { bytes, parent, ..meta }
+    }
+
+    /// The records of lists that go with this commit.
+    pub(super) fn write_metas(&self, core: &mut Core, mut room: impl FnMut(&mut Core, u32)) {
+        for meta in self.besides.iter().flat_map(|besides| &besides.metas) {
+            room(core, LIST_RECORD);
+            core.write_record(&Record::List(meta.clone()));
+        }
+    }
+
+    /// Counts the blocks of each list that were there before: by their places, in order.
+    fn note_replaced(&mut self, olds: &[Location]) {
+        let Some(besides) = self.besides.as_mut().filter(|besides| besides.is_barrier) else { return };
+        let blocks = self.lists.iter().flat_map(|(list, shadow)| shadow.blocks.numbers().map(move |_| list));
+        for (list, _) in blocks.zip(olds).filter(|(_, old)| !old.is_none()) {
+            *besides.replaced.entry(list).or_default() += 1;
+        }
     }
 
     /// The commit of one that does not: see [`super::large`].
@@ -464,17 +527,30 @@ impl Unit {
     }
 
     /// Places what is in memory and writes the Puts of all blocks of a list, in order. `olds` are their places till
-    /// now.
-    fn put(&self, core: &mut Core, list: ListId, shadow: &ListShadow, olds: &mut impl Iterator<Item = Location>) {
+    /// now, `kept` the places of what the unit has in lists of its own.
+    fn put(
+        &self,
+        core: &mut Core,
+        list: ListId,
+        shadow: &ListShadow,
+        olds: &mut impl Iterator<Item = Location>,
+        kept: &mut impl Iterator<Item = (Location, u32)>,
+    ) {
         let mut run = Run::default();
         for ((block, shadow), old) in shadow.blocks.iter().zip(olds) {
             let (place, checksum) = match shadow {
                 Shadow::Data { piece, kind, checksum } => (core.writer.place(self.arena.get(*piece), *kind), *checksum),
-                Shadow::Spilled => core.spilled[&self.id][&(list, block)],
+                Shadow::Spilled => core.spilled[&self.id][&(self.spilled_for(list), block)],
+                Shadow::Kept => kept.next().expect("looked up before"),
             };
             run.push(core, list, Placed { block, place, checksum, old });
         }
         run.end(core, list);
+    }
+
+    /// The list under which a spilled block is listed.
+    pub(super) fn spilled_for(&self, list: ListId) -> ListId {
+        self.besides.as_ref().map_or(list, |besides| besides.spilled_for(list))
     }
 
     /// Gives back what the unit held: its reservation and its listed places.

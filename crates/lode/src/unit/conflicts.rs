@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// What a unit has read: of each list stretches of blocks, in no order.
 #[derive(Default)]
 pub(super) struct ReadSet {
-    blocks: BTreeMap<ListId, Vec<(u64, u64)>>,
+    pub blocks: BTreeMap<ListId, Vec<(u64, u64)>>,
     /// It has looked at ordered lists: at which, is not kept.
     pub lists: bool,
 }

@@ -75,8 +75,8 @@ impl Unit {
                 core.alive()?;
                 for _ in 0..FOLD_STEP {
                     let Some((block, shadow)) = blocks.peek() else { break };
-                    assert!(matches!(shadow, Shadow::Spilled), "a large unit has spilled all its data");
-                    match self.entry(&core, list, *block, &holes, &mut built) {
+                    assert!(!matches!(shadow, Shadow::Data { .. }), "a large unit has spilled all its data");
+                    match self.entry(&core, list, (*block, shadow), &holes, &mut built) {
                         Ok(()) => drop(blocks.next()),
                         Err(Again::Load(key)) => {
                             drop(core);
@@ -103,7 +103,7 @@ impl Unit {
         let holes = self.hole_ranges();
         let mut built = Built::default();
         for (list, shadow) in self.lists.iter() {
-            for block in shadow.blocks.numbers() {
+            for block in shadow.blocks.iter() {
                 self.entry(core, list, block, &holes, &mut built)?;
             }
         }
@@ -116,11 +116,15 @@ impl Unit {
         &self,
         core: &Core,
         list: ListId,
-        block: u64,
+        (block, shadow): (u64, &Shadow),
         holes: &[(ListId, u64, u64)],
         built: &mut Built,
     ) -> std::result::Result<(), Again> {
-        let (place, checksum) = core.spilled[&self.id][&(list, block)];
+        let (place, checksum) = match (shadow, self.lists.get(list).and_then(|shadow| shadow.kept)) {
+            (Shadow::Kept, Some(own)) => core.state.lookup(own, block)?.expect("named because it is there"),
+            _ => core.spilled[&self.id][&(self.spilled_for(list), block)],
+        };
+        let taken_over = matches!(shadow, Shadow::Kept);
         let behind = holes.partition_point(|(other, first, _)| (*other, *first) <= (list, block));
         let freed = holes[..behind].last().is_some_and(|(other, _, end)| *other == list && block < *end);
         // What the unit discards before it writes is freed by that.
@@ -141,13 +145,25 @@ impl Unit {
                 lsn: Lsn(0),
                 reserved: if place == Location::HOLE { BLOCK_CHARGE } else { 0 },
                 kept: true,
+                taken_over: false,
                 folded: false,
             });
         }
         let block_bytes = core.state.lists.get(&list).map_or(0, |list| u64::from(list.meta.block_bytes()));
         let reserved = block_bytes + BLOCK_CHARGE;
         let lsn = Lsn(0);
-        built.entries.push(Entry { list, block, place, checksum, old, lsn, reserved, kept: false, folded: false });
+        built.entries.push(Entry {
+            list,
+            block,
+            place,
+            checksum,
+            old,
+            lsn,
+            reserved,
+            kept: false,
+            taken_over,
+            folded: false,
+        });
         Ok(())
     }
 
@@ -157,7 +173,10 @@ impl Unit {
         let watch = core.state.watch.replace(Watch::default()).unwrap_or_default();
         let find =
             |(list, block)| built.entries.binary_search_by_key(&(list, block), |entry| (entry.list, entry.block));
-        let changed: Vec<usize> = watch.blocks.into_iter().filter_map(|block| find(block).ok()).collect();
+        let entered = |list| self.besides.as_ref().map_or(list, |besides| besides.entered(list));
+        let mut changed: Vec<usize> =
+            watch.blocks.into_iter().filter_map(|(list, block)| find((entered(list), block)).ok()).collect();
+        changed.dedup();
         // What others have kept for a snapshot is not to be kept again.
         if watch.much || (!changed.is_empty() && !core.state.versions.is_empty()) {
             crate::mark("unit: a large commit prepared again");
@@ -171,7 +190,9 @@ impl Unit {
         for at in changed {
             crate::mark("unit: a block of a large commit changed while it was prepared");
             let mut again = Built::default();
-            self.entry(core, built.entries[at].list, built.entries[at].block, &holes, &mut again)?;
+            let (list, block) = (built.entries[at].list, built.entries[at].block);
+            let shadow = self.lists.get(list).and_then(|shadow| shadow.blocks.get(block)).expect("built from it");
+            self.entry(core, list, (block, shadow), &holes, &mut again)?;
             built.entries[at] = again.entries[0];
             let put = built.puts.partition_point(|put| put.first <= at) - 1;
             built.puts[put].stale = true;
@@ -187,10 +208,8 @@ impl Unit {
         };
         for (list, shadow) in self.lists.iter() {
             if let Some(bytes) = shadow.bytes {
-                let mut meta = core.check_list(list, 0).expect("checked before").clone();
-                meta.bytes = bytes;
                 room(core, 512);
-                core.write_record(&Record::List(meta));
+                core.write_record(&Record::List(self.resized(core, list, bytes)));
             }
         }
         let group_most = GROUP.min(crate::types::index(plan.group));
@@ -225,9 +244,20 @@ impl Unit {
             }
             at = end;
         }
-        room(core, 24);
+        self.write_metas(core, room);
         let blocks = len_u64(built.entries.iter().filter(|entry| !entry.kept).count());
-        core.write_record(&Record::Commit { unit: self.id, blocks });
+        if self.is_barrier() {
+            for entry in built.entries.iter().filter(|entry| !entry.old.is_none()) {
+                *self.besides.as_mut().expect("it is one").replaced.entry(entry.list).or_default() += 1;
+            }
+        } else {
+            room(core, 24);
+            core.write_record(&Record::Commit { unit: self.id, blocks });
+        }
+        // What lay in the unit's own lists is nobody's until it is folded, as what was spilled is.
+        for entry in built.entries.iter().filter(|entry| entry.taken_over) {
+            core.state.zones.get_mut(entry.place.zone()).shadow += entry.place.footprint();
+        }
         core.counters.user_bytes += self.user_bytes;
         // From here on everybody sees it. The places are shadow until they are folded.
         self.has_spilled = false;

@@ -24,12 +24,14 @@ use std::sync::Arc;
 /// What a unit has done to ordered lists.
 #[derive(Default)]
 pub(super) struct UnitLists {
-    log: Vec<Op>,
+    pub log: Vec<Op>,
     view: Staged,
     /// How often lists had been changed when `view` was made; `None`: it must be made anew.
     seen: Option<u64>,
     /// Numbers that are the unit's alone until it ends.
-    taken: Vec<(ListId, u32)>,
+    pub taken: Vec<(ListId, u32)>,
+    /// Space that was promised for its rows.
+    pub promised: Reserved,
     /// Bytes of the records that the commit will write, about.
     pub records: u64,
 }
@@ -124,13 +126,15 @@ impl Unit {
                     gathering.get_or_insert_with(|| Gathering::new(&disk));
                     disk.load(cold.0)?;
                 }
-                Refused::Meaningless(words) => {
-                    let stale = lists.seen != Some(now);
+                // On what was changed since the view was made nothing need fit together.
+                Refused::Meaningless(_) | Refused::Damaged(_) if lists.seen != Some(now) => {
+                    crate::mark("lists: a unit looked again");
                     lists.seen = None;
-                    if !stale {
-                        return Err(Error::new(ErrorKind::NotFound, words));
-                    }
                     fresh = true;
+                }
+                Refused::Meaningless(words) => {
+                    lists.seen = None;
+                    return Err(Error::new(ErrorKind::NotFound, words));
                 }
                 Refused::Damaged(words) => {
                     lists.seen = None;
@@ -176,6 +180,7 @@ impl Unit {
         }
         core.reserved += space;
         self.reserved += space;
+        self.ordered.get_or_insert_default().promised += space;
         Ok(())
     }
 

@@ -104,6 +104,8 @@ pub(crate) enum Shadow {
     Data { piece: Piece, kind: Kind, checksum: u32 },
     /// In the log; the place is in [`crate::disk::Core::spilled`].
     Spilled,
+    /// In the unit's shadow of the list since its last barrier; named here only while it is being committed.
+    Kept,
 }
 
 /// What a unit changed in each list, ordered by list; most units change one or two.
@@ -155,6 +157,9 @@ pub(crate) struct ListShadow {
     pub holes: Vec<(u64, u64)>,
     /// Where a new end lay inside of a block that the unit does not hold: what follows in that block is gone.
     pub cuts: BTreeMap<u64, usize>,
+    /// The unit's list of what it had changed at its last barrier, and stretches of it that count no more.
+    pub kept: Option<ListId>,
+    pub fresh: Vec<(u64, u64)>,
 }
 
 impl ListShadow {
@@ -163,12 +168,21 @@ impl ListShadow {
             || self.holes.iter().any(|(first, end)| (*first..*end).contains(&block))
     }
 
+    /// What the shadow has of a block counts no more.
+    pub fn is_fresh(&self, block: u64) -> bool {
+        self.fresh.iter().any(|(first, end)| (*first..*end).contains(&block))
+    }
+
     /// Nothing but blocks.
     pub fn is_plain(&self) -> bool {
         self.holes.is_empty() && self.bytes.is_none() && self.floor.is_none() && self.cuts.is_empty()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.blocks.is_empty() && self.holes.is_empty() && self.bytes.is_none() && self.floor.is_none()
+        self.blocks.is_empty()
+            && self.holes.is_empty()
+            && self.bytes.is_none()
+            && self.floor.is_none()
+            && self.kept.is_none()
     }
 }

@@ -1,6 +1,7 @@
 //! The engine through its public calls, on media in memory.
 #![allow(clippy::unwrap_used)]
 
+mod barriers;
 mod basics;
 mod found;
 mod large;

@@ -1,0 +1,99 @@
+//! Units that outlive their handle, or the opening of the disk: by label, and by barriers (*Mime*, barrier and status;
+//! architecture, section 7). A writable clone is one that sees a snapshot (section 8).
+
+use crate::disk::open::Disk;
+use crate::disk::options::{UnitOptions, UnitView};
+use crate::disk::outcomes::UnitStatus;
+use crate::disk::units::UnitInfo;
+use crate::disk::units::UnitState;
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::{SnapshotId, UnitId};
+use crate::unit::{Barrier, Unit};
+
+/// How a unit is known that outlives its handle.
+#[derive(Clone, Debug, Default)]
+pub struct UnitLabel {
+    /// The name by which it is taken up again.
+    pub label: String,
+    /// When it begins, in nanoseconds since 1970, for those who look at it later. The disk has no clock.
+    pub made: u64,
+    /// Until when it is kept if nobody takes it up ([`Disk::end_leases`]); zero: for ever.
+    pub until: u64,
+    /// The snapshot that it sees: it is a writable clone then. None: what its options say.
+    pub snapshot: Option<String>,
+}
+
+impl Disk {
+    /// Begins a unit that is kept when its handle is dropped, until it is committed or aborted: [`Disk::resume`] takes it
+    /// up again. After a crash it is what it was at its last [`Unit::barrier`], or is gone if it has none. `Exists`: an
+    /// open unit has this label. `NotFound`: there is no such snapshot. `Full`.
+    pub fn begin_labelled(&self, label: &UnitLabel, options: &UnitOptions) -> Result<Unit> {
+        crate::disk::volumes::check_name("a unit", &label.label)?;
+        let mut unit = self.begin()?;
+        let inner = self.inner();
+        match &label.snapshot {
+            None => unit.set_options(options)?,
+            Some(name) => {
+                let mut core = inner.core.lock();
+                let snapshot = SnapshotId(core.state.snapshot_named(name)?.0);
+                *core.viewed.entry(snapshot).or_default() += 1;
+                drop(core);
+                unit.see(snapshot, UnitOptions { view: UnitView::Frozen, ..*options });
+            }
+        }
+        unit.set_label(Barrier::labelled(label.label.clone(), label.made, label.until))?;
+        Ok(unit)
+    }
+
+    /// The open units that have a label or a barrier, oldest first. Cost: reads what they had changed at their barriers.
+    pub fn units(&self) -> Result<Vec<UnitInfo>> {
+        self.inner().list_units()
+    }
+
+    /// Takes up the unit with this label. After a crash it is what it was at its last barrier; [`Unit::cookie`] tells its
+    /// user how far that was. `NotFound`; `Exists`: somebody has it in hand.
+    pub fn resume(&self, label: &str) -> Result<Unit> {
+        self.resume_unit(self.inner().unit_labelled(label)?)
+    }
+
+    /// The same, by number.
+    pub fn resume_unit(&self, unit: UnitId) -> Result<Unit> {
+        if self.inner().options.read_only {
+            return Err(Error::new(ErrorKind::ReadOnly, "the disk is open for reading only"));
+        }
+        self.inner().resume_unit(unit)
+    }
+
+    /// Ends a unit that nobody has in hand, as if it had never been. `NotFound`; `Exists`: somebody has it in hand.
+    pub fn abort_unit(&self, unit: UnitId) -> Result<()> {
+        drop(self.inner().writable()?);
+        self.inner().abort_unit(unit)
+    }
+
+    /// The number of the open unit with a label. `NotFound`.
+    pub fn unit_labelled(&self, label: &str) -> Result<UnitId> {
+        self.inner().unit_labelled(label)
+    }
+
+    /// Ends the units that nobody has in hand and that were to be kept until some time before `now`, in nanoseconds since
+    /// 1970. Gives back their numbers.
+    pub fn end_leases(&self, now: u64) -> Result<Vec<UnitId>> {
+        let over = self.units()?.into_iter();
+        let over = over.filter(|unit| unit.state != UnitState::InUse && (1..now).contains(&unit.until));
+        let mut ended = Vec::new();
+        for unit in over {
+            match self.abort_unit(unit.id) {
+                Ok(()) => ended.push(unit.id),
+                // Somebody took it up, or ended it, meanwhile.
+                Err(error) if matches!(error.kind(), ErrorKind::Exists | ErrorKind::NotFound) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(ended)
+    }
+
+    /// What became of a unit: exact, or `Forgotten`. `NotFound`: there has never been such a unit.
+    pub fn unit_status(&self, unit: UnitId) -> Result<UnitStatus> {
+        self.inner().unit_status(unit)
+    }
+}
