@@ -135,6 +135,14 @@ pub const ELSEWHERE: &[(&str, &str)] = &[
         "unit: a large commit prepared again",
         "needs two threads at one moment: a race, not a branch that a seed reaches",
     ),
+    (
+        "receive: what a crash left removed",
+        "streams are no operation of the model: `crates/lode/tests/engine/streams.rs` reaches it",
+    ),
+    (
+        "unit: a snapshot taken by a commit",
+        "streams are no operation of the model: `crates/lode/tests/engine/streams.rs` reaches it",
+    ),
     ("unit: cut block changed meanwhile", "needs two threads at one moment: a race, not a branch that a seed reaches"),
 ];
 

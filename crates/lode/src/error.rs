@@ -34,6 +34,10 @@ pub enum ErrorKind {
     Failed,
     /// The medium failed this operation.
     Media,
+    /// A stream could not be read or written.
+    Stream,
+    /// A stream ended before it was whole.
+    Ended,
 }
 
 /// An error of the engine.

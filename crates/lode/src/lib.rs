@@ -53,6 +53,7 @@ mod volume;
 mod lists;
 mod reservation;
 mod units;
+mod stream;
 mod check;
 mod inspect;
 
@@ -74,6 +75,9 @@ pub use ordered::Place;
 pub use reservation::Reservation;
 pub use roots::probe;
 pub use shape::{SMALLEST_ZONES, default_zone_bytes};
+pub use stream::{
+    Piece, ReceiveOptions, Received, Receiver, SendOptions, Sent, SnapshotIdentity, StreamInfo, StreamReader,
+};
 pub use types::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BlockId, ListId, Lsn, OrderedId, SnapshotId, UnitId};
 pub use unit::Unit;
 pub use units::UnitLabel;

@@ -27,6 +27,7 @@ pub(crate) fn list(list: u32, state: ListState) -> ListMeta {
         cut: 0,
         made: 0,
         members,
+        origin: None,
     }
 }
 

@@ -15,6 +15,7 @@ mod barrier;
 mod blocks;
 mod commit;
 mod conflicts;
+pub(crate) mod ending;
 mod image;
 mod large;
 mod lists;
@@ -80,6 +81,8 @@ pub struct Unit {
     barrier: Option<Box<Barrier>>,
     /// What the commit that is being made does beside its own.
     besides: Option<Box<barrier::Besides>>,
+    /// What the commit does at its end.
+    ending: Option<Box<ending::Ending>>,
     /// It is a simple operation that is too long for one batch.
     simple: bool,
     committed: bool,
@@ -104,6 +107,7 @@ impl Unit {
         let generation = disk.generations.enter();
         Unit {
             ordered: None,
+            ending: None,
             options: UnitOptions::default(),
             frozen: None,
             read: Mutex::default(),

@@ -75,6 +75,15 @@ impl Volume {
         Volume { at: Some(snapshot), ..self }
     }
 
+    pub(crate) fn disk(&self) -> &Arc<Inner> {
+        &self.disk
+    }
+
+    /// The snapshot that it is seen by.
+    pub(crate) fn snapshot(&self) -> Option<SnapshotId> {
+        self.at
+    }
+
     pub(crate) fn view(&self) -> View {
         View { list: self.list, at: self.at }
     }
@@ -363,27 +372,32 @@ impl Volume {
         let mut unit = Unit::new(Arc::clone(&self.disk));
         let changes = self.changes_since(snapshot)?;
         unit.resize(self, bytes)?;
-        let mut piece = Vec::new();
         for range in changes {
             let range = range.start..range.end.min(bytes);
-            if range.is_empty() {
-                continue;
-            }
-            for extent in snapshot.extents(range.start, range.end - range.start)? {
-                if !extent.allocated {
-                    unit.discard(self, extent.offset, extent.bytes)?;
-                    continue;
-                }
-                let mut at = extent.offset;
-                while at < extent.offset + extent.bytes {
-                    piece.resize(index64((extent.offset + extent.bytes - at).min(1 << 20)), 0);
-                    snapshot.read_at(at, &mut piece)?;
-                    unit.write_at(self, at, &piece)?;
-                    at += len_u64(piece.len());
-                }
+            if !range.is_empty() {
+                self.take_back(snapshot, range, &mut unit)?;
             }
         }
         unit.try_commit()
+    }
+
+    /// Writes a range as a snapshot saw it, holes as holes.
+    pub(crate) fn take_back(&self, snapshot: &Volume, range: Range<u64>, unit: &mut Unit) -> Result<()> {
+        let mut piece = Vec::new();
+        for extent in snapshot.extents(range.start, range.end - range.start)? {
+            if !extent.allocated {
+                unit.discard(self, extent.offset, extent.bytes)?;
+                continue;
+            }
+            let mut at = extent.offset;
+            while at < extent.offset + extent.bytes {
+                piece.resize(index64((extent.offset + extent.bytes - at).min(1 << 20)), 0);
+                snapshot.read_at(at, &mut piece)?;
+                unit.write_at(self, at, &piece)?;
+                at += len_u64(piece.len());
+            }
+        }
+        Ok(())
     }
 
     /// What of the range is stored, in order and without gaps. Cost: the tables of the range.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The modules by rank, bottom up. `lib.rs` names the same ones; rustfmt sorts them there.
-const ORDER: [&str; 26] = [
+const ORDER: [&str; 27] = [
     "marks",
     "planted",
     "types",
@@ -29,6 +29,7 @@ const ORDER: [&str; 26] = [
     "lists",
     "reservation",
     "units",
+    "stream",
     "check",
     "inspect",
 ];

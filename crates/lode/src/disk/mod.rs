@@ -21,7 +21,7 @@ pub(crate) mod read;
 mod recount;
 pub(crate) mod space;
 mod stored;
-mod snapshots;
+pub(crate) mod snapshots;
 pub(crate) mod units;
 pub(crate) mod volumes;
 

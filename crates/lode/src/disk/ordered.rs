@@ -208,6 +208,7 @@ impl Inner {
                     cut: 0,
                     made: 0,
                     members: Vec::new(),
+                    origin: None,
                 }));
                 Ok(())
             })??;

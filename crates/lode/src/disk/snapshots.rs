@@ -5,22 +5,31 @@ use super::space::Claim;
 use super::volumes::{LIST_RECORD, check_name};
 use super::{Core, Inner};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::records::{Compression, Form, Freed, ListMeta, ListState, Record};
+use crate::format::records::{Compression, Form, Freed, ListMeta, ListState, Origin, Record};
 use crate::shape::BLOCK_CHARGE;
 use crate::state::Kept;
 use crate::types::{ListId, Lsn, SnapshotId, len_u32};
 use std::collections::BTreeMap;
+
+/// What the record of a snapshot that came in a stream has more.
+pub(crate) const ORIGIN_BYTES: u32 = 16;
 
 /// A snapshot is of at most so many lists, if not of all.
 const MEMBERS_MAX: usize = 64;
 
 /// Room for the record of a list or snapshot.
 fn room_of(meta: &ListMeta) -> u32 {
-    LIST_RECORD + len_u32(meta.members.len()) * 4
+    LIST_RECORD + len_u32(meta.members.len()) * 4 + ORIGIN_BYTES
 }
 
 impl Core {
-    fn write_snapshot(&mut self, name: &str, made: u64, members: Vec<ListId>) -> SnapshotId {
+    pub fn write_snapshot(
+        &mut self,
+        name: &str,
+        made: u64,
+        members: Vec<ListId>,
+        origin: Option<Origin>,
+    ) -> SnapshotId {
         let snapshot = self.state.next_list;
         self.write_record(&Record::List(ListMeta {
             list: ListId(snapshot),
@@ -35,6 +44,7 @@ impl Core {
             cut: 0,
             made,
             members,
+            origin,
         }));
         SnapshotId(snapshot)
     }
@@ -71,7 +81,7 @@ impl Inner {
                         Error::new(ErrorKind::NotFound, format!("there is no volume named {volume}"))
                     })?);
             }
-            core.write_snapshot(name, options.made, members);
+            core.write_snapshot(name, options.made, members, None);
             Ok(core.writer.lsn)
         })?
     }
@@ -83,7 +93,7 @@ impl Inner {
             if !core.promises(holes + self.shape.list_charge()) {
                 return Err(self.full(core, holes + self.shape.list_charge()));
             }
-            Ok(core.write_snapshot("", 0, Vec::new()))
+            Ok(core.write_snapshot("", 0, Vec::new(), None))
         })?
     }
 

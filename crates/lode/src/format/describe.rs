@@ -1,6 +1,6 @@
 //! Prints the format from its declarations. `docs/FORMAT.md` is this text; a test fails if they differ.
 
-use super::{header, object, records, root, unit};
+use super::{header, object, records, root, stream, unit};
 use std::fmt::Write;
 
 type Fields = &'static [(usize, &'static str, &'static str, &'static [&'static str])];
@@ -71,5 +71,7 @@ pub fn describe() -> String {
         unit::UnitOperation,
         unit::UnitNumber
     );
+    text.push_str(include_str!("stream.md"));
+    tables!(&mut text, stream::StreamHead, stream::StreamIdentity, stream::StreamPiece, stream::StreamEnd);
     text
 }

@@ -9,6 +9,7 @@ pub(crate) mod header;
 pub(crate) mod object;
 pub(crate) mod records;
 pub(crate) mod root;
+pub(crate) mod stream;
 pub(crate) mod unit;
 
 pub use describe::describe;

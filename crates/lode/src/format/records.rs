@@ -74,8 +74,9 @@ record! {
 }
 
 record! {
-    /// List: everything about a list but its blocks; or a snapshot. Followed by its name, and by the numbers of the
-    /// lists that a snapshot is of, four bytes each; none: of all that are older.
+    /// List: everything about a list but its blocks; or a snapshot. Followed by its name, by the numbers of the
+    /// lists that a snapshot is of, four bytes each (none: of all that are older), and, of a snapshot that came in a
+    /// stream, by the id of the disk where it was taken, 16 bytes.
     List: 48 {
         /// The list.
         0 list: u32,
@@ -94,9 +95,11 @@ record! {
         16 name: u32,
         /// A snapshot: of how many lists.
         20 members: u32,
-        /// A layer or a shadow: the list whose blocks it keeps. A unit: how many rows of ordered lists it may change.
+        /// A layer or a shadow: the list whose blocks it keeps. A unit: how many rows of ordered lists it may change. A
+        /// snapshot that came in a stream: the list it was taken of, there.
         24 parent: u32,
-        /// A layer: the snapshot that sees them. A unit: the snapshot that it sees, or by which it finds conflicts.
+        /// A layer: the snapshot that sees them. A unit: the snapshot that it sees, or by which it finds conflicts. A
+        /// snapshot that came in a stream: its number there; else zero.
         28 snapshot: u32,
         /// A snapshot or unit: when it was taken or begun, as its maker says, in nanoseconds since 1970. A shadow: its
         /// unit.
@@ -270,6 +273,16 @@ pub(crate) struct ListMeta {
     /// Of a snapshot: when it was taken, and the lists that it is of; none: all that are older.
     pub made: u64,
     pub members: Vec<ListId>,
+    /// Of a snapshot that came in a stream.
+    pub origin: Option<Origin>,
+}
+
+/// Where a snapshot was taken that came in a stream: it is of one list, and was of this one there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub disk: u128,
+    pub list: ListId,
+    pub snapshot: SnapshotId,
 }
 
 /// Names are shorter than this many bytes.
@@ -304,8 +317,8 @@ impl ListMeta {
             bytes: self.bytes,
             name: len_u32(self.name.len()),
             members: len_u32(self.members.len()),
-            parent: self.parent.0,
-            snapshot: self.snapshot.0,
+            parent: self.origin.map_or(self.parent, |origin| origin.list).0,
+            snapshot: self.origin.map_or(self.snapshot, |origin| origin.snapshot).0,
             made: self.made,
             cut: self.cut,
         }
@@ -313,6 +326,9 @@ impl ListMeta {
         into.extend_from_slice(self.name.as_bytes());
         for member in &self.members {
             into.extend_from_slice(&member.0.to_le_bytes());
+        }
+        if let Some(origin) = self.origin {
+            into.extend_from_slice(&origin.disk.to_le_bytes());
         }
     }
 
@@ -326,6 +342,12 @@ impl ListMeta {
         for _ in 0..fixed.members {
             members.push(ListId(cursor.int()?));
         }
+        let state = *ListState::ALL.get(usize::from(fixed.state))?;
+        let (mut parent, mut snapshot, mut origin) = (ListId(fixed.parent), SnapshotId(fixed.snapshot), None);
+        if matches!(state, ListState::Snapshot | ListState::Leaving) && snapshot != SnapshotId(0) {
+            origin = Some(Origin { disk: cursor.int()?, list: parent, snapshot });
+            (parent, snapshot) = Default::default();
+        }
         Some(ListMeta {
             list: ListId(fixed.list),
             block_shift: fixed.block_shift,
@@ -334,15 +356,16 @@ impl ListMeta {
                 1 => Compression::Lz4,
                 _ => return None,
             },
-            state: *ListState::ALL.get(usize::from(fixed.state))?,
+            state,
             form: *Form::ALL.get(usize::from(fixed.form))?,
             bytes: fixed.bytes,
             name: std::str::from_utf8(name).ok()?.to_owned(),
-            parent: ListId(fixed.parent),
-            snapshot: SnapshotId(fixed.snapshot),
+            parent,
+            snapshot,
             cut: fixed.cut,
             made: fixed.made,
             members,
+            origin,
         })
     }
 }

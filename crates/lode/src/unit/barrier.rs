@@ -388,6 +388,7 @@ fn private(list: ListId, form: Form) -> ListMeta {
         cut: 0,
         made: 0,
         members: Vec::new(),
+        origin: None,
     }
 }
 

@@ -59,6 +59,7 @@ impl Unit {
         let disk = Arc::clone(&self.disk);
         let nothing = self.lists.iter().all(|(_, shadow)| shadow.is_empty()) && self.besides.is_none();
         // What has only read is asked whether it saw one state (R15).
+        let nothing = nothing && self.ending.is_none();
         if nothing && self.ordered.as_ref().is_none_or(|lists| lists.is_empty()) && !self.reads_count() {
             let mut core = disk.writable()?;
             return Ok(self.is_committed(&mut core));
@@ -226,7 +227,7 @@ impl Unit {
             }
         }
         let rows = self.ordered.as_ref().map_or(0, |lists| lists.records);
-        records += rows;
+        records += rows + u64::from(self.ending_bytes());
         records += self.besides.as_ref().map_or(0, |besides| besides.bytes());
         let emptied = self.emptied().iter().map(|own| (*own, 0, u64::MAX >> 1));
         let holes = self.hole_ranges().into_iter().chain(emptied);
@@ -281,6 +282,7 @@ impl Unit {
 
     /// Everything is asked before anything is changed. Gives back what is to be discarded.
     fn ask(&self, core: &mut Core, plan: &Plan) -> std::result::Result<Vec<Record>, Again> {
+        self.ask_ending(core)?;
         let conflict = |error: Error| Again::Never(Error::new(ErrorKind::Conflict, error.to_string()));
         for (list, shadow) in self.lists.iter() {
             let meta = core.check_list(list, 0).map_err(conflict)?;
@@ -444,6 +446,7 @@ impl Unit {
         if (self.has_spilled || self.besides.is_some()) && !self.is_barrier() {
             core.write_record(&Record::Commit { unit: self.id, blocks });
         }
+        self.write_ending(core);
         core.counters.user_bytes += self.user_bytes;
         Ok(self.is_committed(core))
     }
@@ -472,7 +475,8 @@ impl Unit {
         } else {
             meta.parent
         };
-        ListMeta { bytes, parent, ..meta }
+        let name = self.name_for(list).unwrap_or(&meta.name).clone();
+        ListMeta { bytes, parent, name, ..meta }
     }
 
     /// The records of lists that go with this commit.

@@ -258,6 +258,10 @@ impl Unit {
         for entry in built.entries.iter().filter(|entry| entry.taken_over) {
             core.state.zones.get_mut(entry.place.zone()).shadow += entry.place.footprint();
         }
+        if self.ending.is_some() {
+            room(core, self.ending_bytes());
+            self.write_ending(core);
+        }
         core.counters.user_bytes += self.user_bytes;
         // From here on everybody sees it. The places are shadow until they are folded.
         self.has_spilled = false;

@@ -19,6 +19,7 @@ mod rules_threads;
 mod rules_units;
 mod sizes;
 mod snapshots;
+mod streams;
 mod tape;
 mod units;
 mod views;
