@@ -16,7 +16,7 @@ case $time in
     *) seconds=${time%s} ;;
 esac
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(nbd_parse nbd_session open_image probe)
+[ ${#targets[@]} -gt 0 ] || targets=(nbd_parse nbd_session open_image probe stream)
 
 rustup toolchain list 2>/dev/null | grep -q '^nightly' ||
     { echo "fuzz: expected the nightly toolchain, found none: run  rustup toolchain install nightly" >&2; exit 1; }

@@ -1,7 +1,8 @@
 //! What can be typed.
 
 use crate::commands::{
-    bench, check, create, diff, export, import, info, inspect, list, recluster, repair, scrub, serve, snapshot, volume,
+    bench, check, create, diff, export, import, info, inspect, list, receive, recluster, repair, scrub, send, serve,
+    snapshot, volume,
 };
 use clap::{Parser, Subcommand};
 
@@ -10,7 +11,7 @@ A logical disk in a file or on a block device: it takes any group of writes as o
 
 A DISK holds volumes. A volume is served to any NBD client, filled from a file as one unit, and read
 back out. A command that succeeds is durable: it survives a power cut. `info`, `check`, `scrub`,
-`inspect`, `diff` and `export` never write to the disk.";
+`inspect`, `diff`, `export` and `send` never write to the disk.";
 
 const AFTER: &str = "\
 Examples:
@@ -75,6 +76,10 @@ pub enum Command {
     Import(import::Arguments),
     /// Write a volume to a file
     Export(export::Arguments),
+    /// Write a volume in a snapshot, or what changed of it, as a stream for another disk
+    Send(send::Arguments),
+    /// Take in what `send` wrote, all or nothing
+    Receive(receive::Arguments),
     /// Serve the volumes over NBD
     Serve(serve::Arguments),
     /// Measure, side by side with the raw device

@@ -1,6 +1,6 @@
 //! `lode export`: write a volume to a file, its holes as holes. The disk is never written to.
 
-mod target;
+pub mod target;
 
 use crate::failure::{Code, Failure, Result};
 use crate::progress::Progress;

@@ -9,9 +9,11 @@ pub mod import;
 pub mod info;
 pub mod inspect;
 pub mod list;
+pub mod receive;
 pub mod recluster;
 pub mod repair;
 pub mod scrub;
+pub mod send;
 pub mod serve;
 pub mod snapshot;
 pub mod volume;
@@ -35,6 +37,8 @@ pub fn run(command: Command) -> Result<Code> {
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Import(arguments) => import::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
+        Command::Send(arguments) => send::run(&arguments),
+        Command::Receive(arguments) => receive::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::BenchChild(arguments) => crate::bench::child(&arguments),

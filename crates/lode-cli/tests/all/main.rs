@@ -15,4 +15,5 @@ mod killed;
 mod lists;
 mod serving;
 mod snapshots;
+mod streams;
 mod support;

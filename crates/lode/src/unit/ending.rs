@@ -36,14 +36,15 @@ fn taken(what: &str, name: &str) -> Error {
 
 /// The names can be given: of a new volume, if there is one, and of a snapshot.
 pub(crate) fn check_names(core: &Core, volume: Option<&str>, snapshot: &str) -> Result<()> {
+    if let Some(volume) = volume {
+        check_name("a volume", volume)?;
+        if core.state.names.contains_key(volume) {
+            return Err(taken("volume", volume));
+        }
+    }
     check_name("a snapshot", snapshot)?;
     if core.state.versions.names.contains_key(snapshot) {
         return Err(taken("snapshot", snapshot));
-    }
-    let Some(volume) = volume else { return Ok(()) };
-    check_name("a volume", volume)?;
-    if core.state.names.contains_key(volume) {
-        return Err(taken("volume", volume));
     }
     Ok(())
 }

@@ -1,0 +1,128 @@
+//! `lode receive`: takes in what `lode send` wrote, as one unit.
+
+use crate::failure::{Code, During, Failure, Result};
+use crate::progress::Progress;
+use crate::{image, output, size, text};
+use lode::{Disk, ErrorKind, ReceiveOptions, Received};
+use serde::Serialize;
+use std::fs::File;
+use std::io::{IsTerminal as _, Read};
+use std::path::{Path, PathBuf};
+
+const EXAMPLES: &str = "\
+Examples:
+  ssh host lode send disk.lode data@monday | lode receive backup.lode
+  lode receive backup.lode copy@monday-copy -i monday.stream
+  lode receive backup.lode -i first-part.stream -i rest.stream
+
+A full stream makes a new volume. An incremental one changes a volume that is still what the older
+snapshot saw; --force gives up what was changed since. Either way the volume and its snapshot are there
+when everything has arrived and is on stable storage; killed before, nothing has changed, except that an
+empty volume NAME.receiving may be left, which the next receive removes.";
+
+/// What `lode receive` takes.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// The disk
+    disk: PathBuf,
+    /// The volume, or VOLUME@SNAPSHOT; if not given, named as where they come from
+    name: Option<String>,
+    /// The file to read, standard input if not given; another one goes on where the one before was cut
+    #[arg(short, long, value_name = "FILE")]
+    input: Vec<PathBuf>,
+    /// Give up what was changed since the snapshot that the stream is based on
+    #[arg(long)]
+    force: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    volume: String,
+    snapshot: String,
+    /// The size of the volume.
+    bytes: u64,
+    /// Bytes that the stream brought.
+    data_bytes: u64,
+}
+
+/// Receives it.
+pub fn run(arguments: &Arguments) -> Result<Code> {
+    let (volume, snapshot) = match arguments.name.as_ref().map(|name| name.split_once('@')) {
+        None => (None, None),
+        Some(None) => (arguments.name.clone(), None),
+        Some(Some((volume, snapshot))) => (Some(volume.to_owned()), Some(snapshot.to_owned())),
+    };
+    let options = ReceiveOptions { volume, snapshot, force: arguments.force };
+    let inputs = inputs(&arguments.input)?;
+    let received = image::closing(image::open(&arguments.disk)?, |disk| {
+        take_in(disk, &options, inputs).during(|| "nothing was received".into())
+    })?;
+    let (volume, snapshot) = (text::safe(&received.volume), text::safe(&received.snapshot));
+    if arguments.json {
+        output::json(&Report {
+            volume: received.volume,
+            snapshot: received.snapshot,
+            bytes: received.bytes,
+            data_bytes: received.data,
+        })?;
+    } else {
+        output::line(format!("{volume}@{snapshot}: {} received", size::show(received.data)))?;
+    }
+    Ok(Code::Done)
+}
+
+/// Opened before the disk is: a name that is wrong is told at once.
+fn inputs(paths: &[PathBuf]) -> Result<Vec<(String, Box<dyn Read>)>> {
+    if paths.is_empty() {
+        return Ok(vec![input(Path::new("-"))?]);
+    }
+    paths.iter().map(|path| input(path)).collect()
+}
+
+fn input(path: &Path) -> Result<(String, Box<dyn Read>)> {
+    if path.as_os_str() == "-" {
+        let stdin = std::io::stdin();
+        if stdin.is_terminal() {
+            return Err(Failure::usage("standard input is a terminal: expected a pipe, or a file (--input)"));
+        }
+        return Ok(("standard input".into(), Box::new(stdin.lock())));
+    }
+    let name = image::show(path);
+    let file = File::open(path).map_err(|error| Failure::io(format!("opening {name}"), error))?;
+    if file.metadata().is_ok_and(|found| found.is_dir()) {
+        return Err(Failure::usage(format!("{name}: expected a file, found a directory")));
+    }
+    Ok((name, Box::new(std::io::BufReader::with_capacity(1 << 18, file))))
+}
+
+fn take_in(disk: &Disk, options: &ReceiveOptions, inputs: Vec<(String, Box<dyn Read>)>) -> Result<Received> {
+    let mut receiver = disk.receiver(options)?;
+    let mut progress = Progress::bytes("receiving", None);
+    let last = inputs.len() - 1;
+    for (n, (name, mut input)) in inputs.into_iter().enumerate() {
+        let taken = receiver.take_in(&mut *input, &mut |done, all| {
+            progress.set_total(all);
+            progress.set(done);
+        });
+        match taken {
+            Err(error) if error.kind() == ErrorKind::Ended && n < last => {}
+            Err(error) => return Err(Failure::from(error).during(name)),
+            Ok(()) => nothing_behind(&name, &mut *input)?,
+        }
+    }
+    Ok(receiver.commit()?)
+}
+
+/// What stands behind a stream would be passed over without a word.
+fn nothing_behind(name: &str, input: &mut dyn Read) -> Result<()> {
+    let mut more = Vec::new();
+    input.take(1).read_to_end(&mut more).map_err(|error| Failure::io(format!("reading {name}"), error))?;
+    if more.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("{name}: expected one stream, found more behind it")))
+}
