@@ -1,9 +1,9 @@
-//! Receiving a stream some of whose bytes were changed: an error that leaves the disk as it was, or all of what the stream
-//! says on a disk that is sound; never a panic.
+//! Receiving a stream some of whose bytes were changed: an error that leaves the disk as it was, or all of what the
+//! stream says on a disk that is sound; never a panic.
 //!
 //! The first byte of an input chooses: bit 0, a full or an incremental stream; bit 1, whether checksums are made right
-//! again, so that what is behind them is reached; bit 2, whether changes of the volume are given up. Then patches: two bytes
-//! of offset, one of length, and the bytes.
+//! again, so that what is behind them is reached; bit 2, whether changes of the volume are given up. Then patches: two
+//! bytes of offset, one of length, and the bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -100,7 +100,7 @@ impl Unit {
         // Holes may be seen from now on where other units write.
         let others = core.reserved.blocks.saturating_sub(self.reserved.blocks);
         let holes = if core.state.versions.is_empty() { others.saturating_mul(BLOCK_CHARGE) } else { 0 };
-        if !core.promises(holes) {
+        if holes > 0 && !core.promises(holes) {
             return Err(Again::Space(holes));
         }
         Ok(())

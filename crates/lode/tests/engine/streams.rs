@@ -487,6 +487,27 @@ fn a_disk_that_is_too_small_stays_as_it_is() {
     sound(medium);
 }
 
+/// P5: a first snapshot makes what an open unit overwrites cost more. Where there is no space for that, it is the receiver
+/// who is told, and not the unit.
+#[test]
+fn a_commit_that_takes_a_snapshot_leaves_other_units_what_they_were_promised() {
+    let (_, full, _) = two_generations();
+    let (medium, b) = small(2);
+    let volume =
+        b.create_volume("w", &VolumeOptions { bytes: 8 << 20, block_bytes: 64, ..Default::default() }).unwrap();
+    let mut unit = b.begin().unwrap();
+    let mut at = 0;
+    while b.info().unwrap().free > 64 << 10 {
+        unit.write_at(&volume, at, &[5; 6400]).unwrap();
+        at += 6400;
+    }
+    assert_eq!(refused(&b, &full).kind(), ErrorKind::Full);
+    unit.commit().unwrap();
+    receive(&b, &full).unwrap();
+    b.close().unwrap();
+    sound(medium);
+}
+
 /// Gives out a byte at a time, is interrupted in between, and fails at some point.
 struct Drip<'a>(&'a [u8], usize, bool);
 
