@@ -1,10 +1,10 @@
 //! Streams from the command line: through pipes and files, cut, damaged, and with the receiver killed.
 
-use crate::support::{Process, Scratch, bad, good, json, lode, run, same, sound};
+use crate::support::{Process, Scratch, bad, good, json, lode, same, sound};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A disk with `data@a`, and `data@b` that differs in a few places.
 fn sender(scratch: &Scratch) -> (PathBuf, PathBuf, PathBuf) {
@@ -133,15 +133,8 @@ fn a_receiver_killed_leaves_what_was_there_before() {
         let mut receive = lode(&["receive"]);
         let mut child = Process(receive.arg(&to).stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
         child.0.stdin.as_mut().unwrap().write_all(&bytes[..part]).unwrap();
-        // It has the disk once nobody else can have it.
-        let start = Instant::now();
-        while run(lode(&["volume", "create"]).arg(&to).args([&format!("{part}"), "--size", "1MiB"])).status.code()
-            != Some(4)
-        {
-            assert!(start.elapsed() < Duration::from_secs(30), "the receiver never began");
-            good(lode(&["volume", "delete"]).arg(&to).arg(format!("{part}")));
-        }
-        std::thread::sleep(Duration::from_millis(200));
+        // More than a pipe holds was taken by a receiver that is at work; of less, time must tell.
+        std::thread::sleep(Duration::from_millis(300));
         child.0.kill().unwrap();
         child.0.wait().unwrap();
         let volumes = json(lode(&["volume", "list", "--json"]).arg(&to));
