@@ -375,7 +375,7 @@ impl Inner {
             let mut core = self.core.lock();
             // What is not folded yet must not be passed over by the replay start.
             while core.state.fold_some(FOLD_STEP) {
-                parking_lot::MutexGuard::bump(&mut core);
+                crate::sync::MutexGuard::bump(&mut core);
             }
             let core = &mut *core;
             assert!(

@@ -307,7 +307,7 @@ impl Inner {
             // What a large commit put into the list just before it was deleted must be in the map to be found there.
             // Once it is deleted nothing more comes.
             while core.state.fold_some(FOLD_STEP) {
-                parking_lot::MutexGuard::bump(&mut core);
+                crate::sync::MutexGuard::bump(&mut core);
             }
             let next = core.state.draining.difference(&core.undrained).next();
             let Some(list) = next.copied() else {

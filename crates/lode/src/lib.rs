@@ -29,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 // The order of these is their rank: each uses those before it. A test checks it.
+mod sync;
 mod marks;
 pub mod planted;
 mod types;

@@ -1,4 +1,4 @@
-//! Bugs that can be planted, to prove that the crash enumeration finds them. Without the feature `planted` there are
+//! Bugs that can be planted, to prove that the simulator finds them. Without the feature `planted` there are
 //! none.
 
 /// A bug that can be planted.
@@ -14,6 +14,18 @@ pub enum Bug {
     EraseTooEarly,
     /// Reads from the medium are not checked.
     ReadUnchecked,
+    /// What a unit reads is not kept for its conflicts.
+    ReadsNotNoted,
+    /// A commit does not ask whether others have written the same.
+    WrittenNotAsked,
+    /// A frozen view shows what is committed now.
+    FrozenMoves,
+    /// Conflicts are asked for in a hold before that of the commit.
+    ConflictsAskedEarly,
+    /// A read of several blocks takes their places in several holds.
+    ReadInPieces,
+    /// Who waits for a sync is not told of its end.
+    SyncWakesNobody,
 }
 
 #[cfg(feature = "planted")]
@@ -30,15 +42,20 @@ mod planting {
         PLANTED.with(|planted| planted.set(bug));
     }
 
+    /// What is planted in this thread, to be planted in the threads that it makes.
+    pub fn get() -> Option<Bug> {
+        PLANTED.with(|planted| planted.get())
+    }
+
     pub(crate) fn is(bug: Bug) -> bool {
-        PLANTED.with(|planted| planted.get()) == Some(bug)
+        get() == Some(bug)
     }
 }
 
 #[cfg(feature = "planted")]
 pub(crate) use planting::is;
 #[cfg(feature = "planted")]
-pub use planting::set;
+pub use planting::{get, set};
 
 #[cfg(not(feature = "planted"))]
 pub(crate) fn is(_: Bug) -> bool {

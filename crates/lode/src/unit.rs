@@ -29,11 +29,12 @@ use crate::disk::units::Entry;
 use crate::disk::{Core, Inner, Reserved, Spilled, charge};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::crc;
+use crate::planted::{self, Bug};
 use crate::shape::BLOCK_CHARGE;
+use crate::sync::{Mutex, MutexGuard};
 use crate::types::{Kind, ListId, Location, Lsn, SnapshotId, UnitId, index, index64, len_u32, len_u64};
 use crate::volume::Volume;
 pub(crate) use barrier::Barrier;
-use parking_lot::{Mutex, MutexGuard};
 use shadow::{Arena, Chunks, Shadow, Shadows};
 use std::sync::Arc;
 
@@ -151,7 +152,7 @@ impl Unit {
 
     /// The frozen view that it sees.
     fn sees(&self) -> Option<SnapshotId> {
-        self.frozen.filter(|_| self.options.view == UnitView::Frozen)
+        self.frozen.filter(|_| self.options.view == UnitView::Frozen && !planted::is(Bug::FrozenMoves))
     }
 
     /// The size that a volume has in the unit's view.

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The modules by rank, bottom up. `lib.rs` names the same ones; rustfmt sorts them there.
-const ORDER: [&str; 27] = [
+const ORDER: [&str; 28] = [
+    "sync",
     "marks",
     "planted",
     "types",

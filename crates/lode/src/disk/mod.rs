@@ -31,13 +31,12 @@ use crate::log::writer::Writer;
 use crate::roots::RootCursor;
 use crate::shape::Shape;
 use crate::state::{SectionKey, State};
+use crate::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::types::{ListId, Location, Lsn, SnapshotId, UnitId};
 use lode_media::Medium;
 use options::{Counters, OpenOptions};
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What units have spilled: for each block its place in the log and its checksum.
 pub(crate) type Spilled = BTreeMap<(ListId, u64), (Location, u32)>;

@@ -9,9 +9,9 @@ use super::Inner;
 use crate::error::Result;
 use crate::map::Slot;
 use crate::state::State;
+use crate::sync::{AtomicU64, Ordering};
 use crate::types::{ListId, Location, index64, low_u32};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How many units are open of the last two generations.
 #[derive(Default)]

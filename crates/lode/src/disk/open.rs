@@ -20,16 +20,14 @@ use crate::log::writer::Writer;
 use crate::recovery::{Recovered, recover};
 use crate::roots::RootCursor;
 use crate::shape::Shape;
+use crate::sync::{AtomicU64, Builder, Condvar, JoinHandle, Mutex};
 use crate::types::{Lsn, SegmentId};
 use crate::unit::Unit;
 use crate::volume::Volume;
 use crate::zones::Holds;
 use lode_media::Medium;
-use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::thread::JoinHandle;
 
 /// An open disk. Cheap to clone; the disk stays open until the last clone, volume and unit are gone.
 ///
@@ -157,7 +155,7 @@ impl Disk {
             for name in ["lode-append-1", "lode-append-2", "lode-keeper"] {
                 let inner = Arc::clone(&inner);
                 let run = move || if name == "lode-keeper" { inner.run_keeper() } else { inner.run_writer() };
-                let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
+                let thread = Builder::new().name(name.to_owned()).spawn(run);
                 threads
                     .push(thread.map_err(|e| Error::new(ErrorKind::Unsupported, format!("starting a thread: {e}")))?);
             }

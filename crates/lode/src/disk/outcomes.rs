@@ -3,9 +3,9 @@
 
 use super::Inner;
 use crate::error::{Error, ErrorKind, Result};
+use crate::sync::Ordering;
 use crate::types::{Lsn, UnitId, index64, len_u64};
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 
 /// So many units are remembered: of two whose numbers differ by this, the older is forgotten when the newer has ended.
 const REMEMBERED: u64 = 1024;

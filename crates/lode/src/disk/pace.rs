@@ -7,8 +7,8 @@
 use super::space::LOW_ZONES;
 use super::{Core, Inner};
 use crate::shape::RESERVE_ZONES;
+use crate::sync::MutexGuard;
 use crate::types::{index, len_u64};
-use parking_lot::MutexGuard;
 use std::time::{Duration, Instant};
 
 /// Nobody waits longer for payments, which pause while the keeper does something else: then only zones count.

@@ -14,8 +14,8 @@ use crate::format::records::{
 use crate::map::sections_of;
 use crate::ordered::Staged;
 use crate::state::{ColdLeaf, Kept, LeafKey};
+use crate::sync::MutexGuard;
 use crate::types::{Kind, ListId, Location, Lsn, UnitId, index, len_u32, len_u64};
-use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 

@@ -11,6 +11,7 @@ use crate::format::crc;
 use crate::log::writer::{Sealed, Waiting};
 use crate::planted::{self, Bug};
 use crate::state::{ColdLeaf, State};
+use crate::sync::MutexGuard;
 use crate::types::{Kind, ListId, Location, SnapshotId, index, index64, len_u32, len_u64};
 use lode_media::{Position, ReadRequest, ZoneId};
 use smallvec::SmallVec;
@@ -135,10 +136,13 @@ impl Inner {
         into: &mut [u8],
         has: impl Fn(u64) -> bool,
     ) -> std::result::Result<Sources, ColdLeaf> {
-        let core = self.core.lock();
+        let mut core = self.core.lock();
         let mut sources = Sources::with_capacity(into.len() / index(block_bytes));
         for (n, into) in into.chunks_mut(index(block_bytes)).enumerate() {
             let block = first + len_u64(n);
+            if planted::is(Bug::ReadInPieces) {
+                MutexGuard::bump(&mut core);
+            }
             if has(block) {
                 sources.push(Source::Done);
                 continue;

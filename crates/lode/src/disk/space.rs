@@ -4,9 +4,9 @@ use super::options::Survive;
 use super::{Core, Inner};
 use crate::error::{Error, Result};
 use crate::shape::RESERVE_ZONES;
+use crate::sync::MutexGuard;
 use crate::types::index;
 use lode_media::ZoneId;
-use parking_lot::MutexGuard;
 use std::time::Duration;
 
 /// The keeper cleans when fewer zones than this, beyond the reserve, are free.

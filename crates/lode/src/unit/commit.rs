@@ -19,6 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::records::{Form, ListMeta, Record, put_bytes};
 use crate::map::sections_of;
 use crate::ordered::{Row, Staged};
+use crate::planted::{self, Bug};
 use crate::types::{ListId, Location, Lsn, index64, len_u32, len_u64};
 use crate::volume::Volume;
 use smallvec::SmallVec;
@@ -63,6 +64,9 @@ impl Unit {
         if nothing && self.ordered.as_ref().is_none_or(|lists| lists.is_empty()) && !self.reads_count() {
             let mut core = disk.writable()?;
             return Ok(self.is_committed(&mut core));
+        }
+        if planted::is(Bug::ConflictsAskedEarly) {
+            self.ask_early()?;
         }
         let mut gathering = None;
         let mut tries = 0;

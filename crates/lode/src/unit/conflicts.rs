@@ -7,6 +7,7 @@ use crate::disk::options::{UnitConflicts, UnitOptions, UnitView};
 use crate::disk::put::Again;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ordered::{Change, Staged};
+use crate::planted::{self, Bug};
 use crate::types::{ListId, SnapshotId};
 use std::collections::BTreeMap;
 
@@ -41,7 +42,7 @@ impl Unit {
 
     /// Remembers a read, if reads count.
     pub(super) fn note_read(&self, list: ListId, block_bytes: u32, offset: u64, bytes: u64) {
-        if !self.reads_count() {
+        if !self.reads_count() || planted::is(Bug::ReadsNotNoted) {
             return;
         }
         let size = u64::from(block_bytes);
@@ -67,6 +68,21 @@ impl Unit {
 
     /// Whether what others changed is a conflict. Asked before anything is changed.
     pub(super) fn ask_conflicts(&self, core: &Core, staged: &Staged) -> std::result::Result<(), Again> {
+        if planted::is(Bug::ConflictsAskedEarly) {
+            return Ok(());
+        }
+        self.find_conflicts(core, staged)
+    }
+
+    /// For [`Bug::ConflictsAskedEarly`].
+    pub(super) fn ask_early(&self) -> Result<()> {
+        match self.find_conflicts(&self.disk.core.lock(), &Staged::default()) {
+            Err(Again::Never(error)) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn find_conflicts(&self, core: &Core, staged: &Staged) -> std::result::Result<(), Again> {
         let Some(from) = self.frozen.filter(|_| self.options.conflicts != UnitConflicts::Allowed) else {
             return Ok(());
         };
@@ -74,7 +90,7 @@ impl Unit {
         let name = |list| state.label(list);
         for (list, shadow) in self.lists.iter() {
             for block in shadow.blocks.numbers() {
-                if state.changed_since(list, from, block)? {
+                if state.changed_since(list, from, block)? && !planted::is(Bug::WrittenNotAsked) {
                     return Err(changed(&format!("{} block {block}", name(list))));
                 }
             }

@@ -45,7 +45,7 @@ struct BuiltPut {
 /// Nobody else prepares a large commit meanwhile, and what others change is noted.
 pub(super) struct Preparing<'a> {
     disk: &'a Inner,
-    _one: parking_lot::MutexGuard<'a, ()>,
+    _one: crate::sync::MutexGuard<'a, ()>,
 }
 
 impl<'a> Preparing<'a> {
