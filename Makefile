@@ -19,10 +19,11 @@ IMAGES_MIN = 1000000
 SCRIPTS_MIN = 500
 FAULT_RUNS_MIN = 4000
 CONCURRENT_RUNS_MIN = 400
+HISTORIES_MIN = 2000
 CRASHES_SECONDS_MAX = 360
 
 .DEFAULT_GOAL = help
-.PHONY: help setup demo test unit-tests planted crashes check bench torture fuzz
+.PHONY: help setup demo test unit-tests planted explore crashes check bench torture fuzz
 
 help:
 	@echo 'make demo      show on real input what Lode promises (a minute or two, 6.5 GB of scratch in TMPDIR)'
@@ -39,7 +40,7 @@ setup:
 demo: setup
 	scripts/demo.sh
 
-test: setup unit-tests planted crashes
+test: setup unit-tests planted explore crashes
 
 unit-tests:
 	$(CARGO) test --workspace --locked
@@ -47,19 +48,27 @@ unit-tests:
 # Bugs planted in the engine are found, or the enumeration below proves nothing.
 planted:
 	$(CARGO) test --release --locked -p lode-sim --features planted --test canaries
+	$(CARGO) test --release --locked -p lode-sim --features planted,explore --test explore canaries
+
+# Small meetings of clients, thousands of schedules of each; about a minute.
+explore:
+	$(CARGO) test --release --locked -p lode-sim --features explore --test explore
 
 crashes:
 	$(CARGO) build --release --locked -p lode-sim --bin torture
 	timeout $(CRASHES_SECONDS_MAX) $(TORTURE) --seed $(SEED) --threads $(THREADS) --time 0s \
-		--faults 0 --concurrent 0 --min-images $(IMAGES_MIN) --min-scripts $(SCRIPTS_MIN) --must-reach || \
+		--faults 0 --concurrent 0 --histories 0 --min-images $(IMAGES_MIN) --min-scripts $(SCRIPTS_MIN) --must-reach || \
 		{ code=$$?; [ $$code != 124 ] || echo 'crashes: not done in $(CRASHES_SECONDS_MAX) s' >&2; exit $$code; }
-	$(TORTURE) --seed $(SEED) --threads $(THREADS) --time 0s --faults 100 --min-fault-runs $(FAULT_RUNS_MIN) --must-reach
+	$(TORTURE) --seed $(SEED) --threads $(THREADS) --time 0s --faults 100 --histories 0 --min-fault-runs $(FAULT_RUNS_MIN) --must-reach
 	$(TORTURE) --seed $(SEED) --threads $(THREADS) --time 0s --faults 0 --concurrent 100 \
 		--min-concurrent-runs $(CONCURRENT_RUNS_MIN)
+	$(TORTURE) --seed $(SEED) --threads $(THREADS) --time 0s --faults 0 --concurrent 0 --histories 100 \
+		--min-histories $(HISTORIES_MIN)
 
 check:
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy -p lode-sim --all-targets --features planted,explore --locked -- -D warnings
 
 bench: setup
 	$(CARGO) build --release --locked -p lode-cli

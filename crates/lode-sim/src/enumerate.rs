@@ -5,12 +5,13 @@
 //! What recovery and that life wrote is a trace again, and is crashed at each of its points (depth 2); so is the joint
 //! trace of a life that was killed and the one after it, in which what the first had not synced may still be lost.
 //!
-//! Disks with threads are crashed in [`concurrent`].
+//! Disks with threads are crashed in [`concurrent`]; what clients at once are told is judged by [`crate::history`].
 //!
 //! A finding comes with the [`Replay`] that makes it again.
 
 use crate::chooser::Chooser;
 use crate::crash::CrashImage;
+use crate::history::{check, draw, run};
 use crate::platter::{CrashClass, Cut, Platter};
 use crate::recording::{Allowed, Recording};
 use crate::rng::{Rng, mix, wide};
@@ -83,8 +84,8 @@ impl Settings {
     /// For the scripts of an id.
     pub fn of(id: ScriptId) -> Self {
         match id {
-            ScriptId::Random(_) | ScriptId::Faults(_) | ScriptId::Concurrent(_) => Self::random(),
             ScriptId::Short(_) => Self::short(),
+            _ => Self::random(),
         }
     }
 }
@@ -121,6 +122,9 @@ pub fn enumerate(id: ScriptId, settings: &Settings) -> Result<Counts, Box<Findin
     if let ScriptId::Concurrent(_) = id {
         return concurrent::concurrent(id);
     }
+    if let ScriptId::History(seed) = id {
+        return history(id, seed);
+    }
     let script = script(id);
     let mut walk = Walk::new(&script, settings);
     match walk.all() {
@@ -128,6 +132,28 @@ pub fn enumerate(id: ScriptId, settings: &Settings) -> Result<Counts, Box<Findin
         Err(mut finding) => {
             finding.counts = walk.counts;
             Err(finding)
+        }
+    }
+}
+
+/// Clients at once, whose history is judged.
+fn history(id: ScriptId, seed: u64) -> Result<Counts, Box<Finding>> {
+    let mut counts = Counts { histories: 1, ..Counts::default() };
+    let judged = guarded(|| {
+        let (setup, steps) = draw(seed);
+        let history = run(&setup, &steps)?;
+        counts.ops = steps.iter().map(|steps| wide(steps.len())).sum();
+        check(&history).map_err(|anomaly| anomaly.to_string())
+    });
+    match judged {
+        Ok(summary) => {
+            counts.conflicts = summary.refused;
+            Ok(counts)
+        }
+        Err(words) => {
+            let replay = Replay { script: id, cut: None, choices: Vec::new(), second: None };
+            let words = format!("with threads, which may need several tries to happen again: {words}");
+            Err(Box::new(Finding { replay, words, counts, story: Vec::new() }))
         }
     }
 }

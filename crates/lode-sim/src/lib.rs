@@ -6,6 +6,7 @@
 //! * [`platter`], [`crash`], [`chooser`]: all images that a cut may leave, each distinguishable one made once.
 //! * [`enumerate`]: for each cut of a script, every image is opened, checked, and compared; then crashed again.
 //! * [`faults`]: media that fail, lie and rot.
+//! * [`history`]: what clients at once were told, judged: serializable, first committer wins, one moment.
 //! * [`marks`]: the branches of the engine that all of this must have reached.
 //!
 //! Nothing here uses a clock or a random source: a [`enumerate::Replay`] printed on one machine fails the same on
@@ -16,6 +17,7 @@ pub mod content;
 pub mod crash;
 pub mod enumerate;
 pub mod faults;
+pub mod history;
 pub mod marks;
 pub mod model;
 pub mod platter;

@@ -129,11 +129,11 @@ pub const ELSEWHERE: &[(&str, &str)] = &[
     ),
     (
         "unit: a block of a large commit changed while it was prepared",
-        "needs two threads at one moment: a race, not a branch that a seed reaches",
+        "needs two threads at one moment: `crates/lode-sim/tests/explore.rs` reaches it",
     ),
     (
         "unit: a large commit prepared again",
-        "needs two threads at one moment: a race, not a branch that a seed reaches",
+        "needs two threads at one moment: `crates/lode-sim/tests/explore.rs` reaches it",
     ),
     (
         "receive: what a crash left removed",
@@ -149,7 +149,8 @@ pub const ELSEWHERE: &[(&str, &str)] = &[
 /// What a plan has to reach, as far as it runs such scripts, and did not.
 pub fn missing(plan: &Plan) -> Vec<&'static str> {
     let reached = lode::marks();
-    let crashes = if plan.faults_percent + plan.concurrent_percent < 100 { CRASHES } else { &[] };
+    let crashes =
+        if plan.faults_percent + plan.concurrent_percent + plan.histories_percent < 100 { CRASHES } else { &[] };
     let faults = if plan.faults_percent > 0 { FAULTS } else { &[] };
     let wanted = crashes.iter().chain(faults).copied();
     wanted.filter(|name| !reached.iter().any(|(mark, _)| mark == name)).collect()

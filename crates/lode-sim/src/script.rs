@@ -221,6 +221,8 @@ pub enum ScriptId {
     Faults(u64),
     /// Clients in threads of their own, drawn from a seed. Does not happen twice alike.
     Concurrent(u64),
+    /// Clients in threads of their own whose history is judged. Does not happen twice alike.
+    History(u64),
     /// The n-th of the short scripts: every sequence of up to three core operations from every start state.
     Short(u64),
 }
@@ -233,6 +235,7 @@ impl ScriptId {
             ScriptId::Short(number) => mix(number, 2),
             ScriptId::Faults(seed) => mix(seed, 3),
             ScriptId::Concurrent(seed) => mix(seed, 4),
+            ScriptId::History(seed) => mix(seed, 5),
         }
     }
 }
@@ -244,6 +247,7 @@ impl fmt::Display for ScriptId {
             ScriptId::Short(number) => write!(f, "s{number}"),
             ScriptId::Faults(seed) => write!(f, "f{seed}"),
             ScriptId::Concurrent(seed) => write!(f, "c{seed}"),
+            ScriptId::History(seed) => write!(f, "h{seed}"),
         }
     }
 }
@@ -258,6 +262,7 @@ impl std::str::FromStr for ScriptId {
             Some("s") => Ok(ScriptId::Short(number)),
             Some("f") => Ok(ScriptId::Faults(number)),
             Some("c") => Ok(ScriptId::Concurrent(number)),
+            Some("h") => Ok(ScriptId::History(number)),
             _ => Err(bad()),
         }
     }

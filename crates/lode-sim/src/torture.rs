@@ -20,6 +20,8 @@ pub struct Plan {
     pub faults_percent: u64,
     /// Of a hundred scripts so many have clients in threads.
     pub concurrent_percent: u64,
+    /// Of a hundred scripts so many are clients in threads whose history is judged.
+    pub histories_percent: u64,
     /// See [`Settings::ordered`].
     pub ordered: bool,
     /// Told before each script.
@@ -42,6 +44,8 @@ pub fn nth(plan: &Plan, number: u64) -> ScriptId {
         ScriptId::Faults(draw >> 16)
     } else if (draw >> 24) % 100 < plan.concurrent_percent {
         ScriptId::Concurrent(draw >> 16)
+    } else if (draw >> 32) % 100 < plan.histories_percent {
+        ScriptId::History(draw >> 16)
     } else if draw % 100 < plan.short_percent {
         // A stride that has no factor in common with the number of scripts visits them all.
         ScriptId::Short((mix(plan.seed, 0).wrapping_add(number).wrapping_mul(7919)) % short_scripts())

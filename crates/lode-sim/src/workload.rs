@@ -23,7 +23,7 @@ const UNITS_MAX: u32 = 3;
 /// The script of an id.
 pub fn script(id: ScriptId) -> Script {
     match id {
-        ScriptId::Random(_) | ScriptId::Faults(_) | ScriptId::Concurrent(_) => random(id),
+        ScriptId::Random(_) | ScriptId::Faults(_) | ScriptId::Concurrent(_) | ScriptId::History(_) => random(id),
         ScriptId::Short(number) => short::short(number),
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! Run with `cargo test --release -p lode-sim --features planted --test canaries`. A bug is planted in one thread, so
 //! each test runs its scripts in its own.
-#![cfg(feature = "planted")]
+#![cfg(all(feature = "planted", not(feature = "explore")))]
 
 use lode::planted::{Bug, set};
+use lode_sim::history::{Rule, check, draw, run};
 use lode_sim::torture::{Plan, torture};
 
 /// States that may be opened before the bug must have been found.
@@ -21,6 +22,7 @@ fn must_be_found(bug: Bug) {
         short_percent: 50,
         faults_percent: 10,
         concurrent_percent: 0,
+        histories_percent: 0,
         ordered: true,
         begins: |_| {},
     };
@@ -63,6 +65,7 @@ fn blocks_read_unchecked_are_found() {
         short_percent: 0,
         faults_percent: 100,
         concurrent_percent: 0,
+        histories_percent: 0,
         ordered: true,
         begins: |_| {},
     };
@@ -72,4 +75,41 @@ fn blocks_read_unchecked_are_found() {
     let Some(finding) = outcome.findings.first() else { panic!("not found in {runs} runs on failing media") };
     println!("{:?}: found after {runs} runs on failing media: {}", Bug::ReadUnchecked, finding.replay);
     println!("    {}", finding.words);
+}
+
+/// Histories of clients in threads in which a bug of units must have been found. The explorer finds these too, and one
+/// that real threads never meet (`tests/explore.rs`).
+const HISTORIES: u64 = 3000;
+
+fn history_must_tell(bug: Bug, rules: &[Rule]) {
+    set(Some(bug));
+    let anomaly = (0..HISTORIES).find_map(|seed| {
+        let (setup, steps) = draw(seed);
+        let history = run(&setup, &steps).unwrap_or_else(|words| panic!("seed {seed}: {words}"));
+        check(&history).err().map(|anomaly| (seed, anomaly))
+    });
+    set(None);
+    let Some((seed, anomaly)) = anomaly else { panic!("{bug:?} was not found in {HISTORIES} histories") };
+    println!("{bug:?}: found in history {seed}: {anomaly}");
+    assert!(rules.contains(&anomaly.rule), "{bug:?} was found as something else: {anomaly}");
+}
+
+#[test]
+fn reads_that_are_not_noted_are_found() {
+    history_must_tell(Bug::ReadsNotNoted, &[Rule::Serial]);
+}
+
+#[test]
+fn a_commit_that_does_not_ask_what_others_wrote_is_found() {
+    history_must_tell(Bug::WrittenNotAsked, &[Rule::FirstCommitter]);
+}
+
+#[test]
+fn a_frozen_view_that_moves_is_found() {
+    history_must_tell(Bug::FrozenMoves, &[Rule::Frozen]);
+}
+
+#[test]
+fn conflicts_asked_for_too_early_are_found() {
+    history_must_tell(Bug::ConflictsAskedEarly, &[Rule::FirstCommitter, Rule::Serial]);
 }

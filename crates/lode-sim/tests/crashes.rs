@@ -1,4 +1,5 @@
 //! A little of everything that `torture` does, for every run of the tests. More: `torture --time 10m`.
+#![cfg(not(feature = "explore"))]
 
 use lode_sim::enumerate::{Replay, Settings, enumerate, replay};
 use lode_sim::script::ScriptId;
@@ -21,6 +22,7 @@ fn random_scripts_survive_every_crash() {
             short_percent: 0,
             faults_percent: 0,
             concurrent_percent: 0,
+            histories_percent: 0,
             ordered: true,
             begins: |_| {},
         },
@@ -40,6 +42,7 @@ fn short_scripts_survive_every_crash() {
             short_percent: 100,
             faults_percent: 0,
             concurrent_percent: 0,
+            histories_percent: 0,
             ordered: true,
             begins: |_| {},
         },
@@ -57,6 +60,7 @@ fn media_that_fail_are_survived() {
             short_percent: 0,
             faults_percent: 100,
             concurrent_percent: 0,
+            histories_percent: 0,
             ordered: true,
             begins: |_| {},
         },
@@ -125,6 +129,7 @@ fn clients_in_threads_survive_every_crash() {
         short_percent: 0,
         faults_percent: 0,
         concurrent_percent: 100,
+        histories_percent: 0,
         ordered: true,
         begins: |_| {},
     };

@@ -1,6 +1,7 @@
 //! `torture`: crashes the disk in every way, for a time, and says what it did.
 
 use lode_sim::enumerate::{Counts, Replay, Settings, crash_class, replay};
+use lode_sim::history::draw;
 use lode_sim::script::ScriptId;
 use lode_sim::torture::{Outcome, Plan, torture};
 use lode_sim::workload::script;
@@ -12,7 +13,8 @@ use std::time::{Duration, Instant};
 
 const USAGE: &str = "\
 torture [--seed N] [--time 60s] [--threads N] [--min-images N] [--min-scripts N] [--short PERCENT] [--faults PERCENT]
-        [--min-fault-runs N] [--concurrent PERCENT] [--min-concurrent-runs N] [--must-reach] [--unordered] [--verbose]
+        [--min-fault-runs N] [--concurrent PERCENT] [--min-concurrent-runs N] [--histories PERCENT]
+        [--min-histories N] [--must-reach] [--unordered] [--verbose]
 torture --replay STRING [--unordered]
 torture --script STRING
 
@@ -34,6 +36,7 @@ struct Arguments {
     min_scripts: u64,
     min_fault_runs: u64,
     min_concurrent_runs: u64,
+    min_histories: u64,
     must_reach: bool,
     replay: Option<Replay>,
 }
@@ -65,6 +68,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
             short_percent: 50,
             faults_percent: 10,
             concurrent_percent: 5,
+            histories_percent: 5,
             ordered: true,
             begins,
         },
@@ -73,6 +77,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
         min_scripts: 0,
         min_fault_runs: 0,
         min_concurrent_runs: 0,
+        min_histories: 0,
         must_reach: false,
         replay: None,
     };
@@ -89,6 +94,8 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
             "--min-fault-runs" => arguments.min_fault_runs = number(&value()?)?,
             "--concurrent" => arguments.plan.concurrent_percent = number(&value()?)?.min(100),
             "--min-concurrent-runs" => arguments.min_concurrent_runs = number(&value()?)?,
+            "--histories" => arguments.plan.histories_percent = number(&value()?)?.min(100),
+            "--min-histories" => arguments.min_histories = number(&value()?)?,
             "--must-reach" => arguments.must_reach = true,
             "--short" => arguments.plan.short_percent = number(&value()?)?.min(100),
             "--faults" => arguments.plan.faults_percent = number(&value()?)?.min(100),
@@ -103,6 +110,16 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
 }
 
 fn print_script(id: ScriptId) {
+    if let ScriptId::History(seed) = id {
+        let (setup, clients) = draw(seed);
+        println!("{setup:?}");
+        for (number, steps) in clients.iter().enumerate() {
+            for (at, step) in steps.iter().enumerate() {
+                println!("client {number} {at:>4} {step:?}");
+            }
+        }
+        std::process::exit(0);
+    }
     for (at, op) in script(id).ops.iter().enumerate() {
         println!("{at:>4} {op:?}");
     }
@@ -125,15 +142,17 @@ fn duration(words: &str) -> Result<Duration, String> {
 }
 
 fn replayed(wanted: &Replay, ordered: bool) -> ExitCode {
-    let made = script(wanted.script);
-    println!(
-        "{:?}\n{:?}, {} operations, {} of them prelude",
-        made.geometry,
-        made.options,
-        made.ops.len(),
-        made.prelude
-    );
-    println!("{:?}", crash_class(wanted.script, ordered));
+    if !matches!(wanted.script, ScriptId::History(_)) {
+        let made = script(wanted.script);
+        println!(
+            "{:?}\n{:?}, {} operations, {} of them prelude",
+            made.geometry,
+            made.options,
+            made.ops.len(),
+            made.prelude
+        );
+        println!("{:?}", crash_class(wanted.script, ordered));
+    }
     match replay(wanted, &Settings { ordered, ..Settings::of(wanted.script) }) {
         Ok(()) => {
             println!("{wanted}: nothing is wrong");
@@ -181,6 +200,7 @@ fn run(arguments: &Arguments) -> ExitCode {
             && counts.scripts >= arguments.min_scripts
             && counts.fault_runs >= arguments.min_fault_runs
             && counts.concurrent_runs >= arguments.min_concurrent_runs
+            && counts.histories >= arguments.min_histories
     };
     let outcome = torture(&arguments.plan, &enough);
     print(&outcome, arguments, start.elapsed());

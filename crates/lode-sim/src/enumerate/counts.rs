@@ -35,6 +35,8 @@ pub struct Counts {
     pub raw_images: f64,
     /// Runs with clients in threads.
     pub concurrent_runs: u64,
+    /// Histories of clients at once that were judged.
+    pub histories: u64,
     /// Runs on media that fail.
     pub fault_runs: u64,
     /// Faults that these media did.
@@ -60,6 +62,7 @@ impl AddAssign for Counts {
         self.lived_on += more.lived_on;
         self.raw_images += more.raw_images;
         self.concurrent_runs += more.concurrent_runs;
+        self.histories += more.histories;
         self.fault_runs += more.fault_runs;
         self.faults += more.faults;
         self.repairs += more.repairs;
@@ -85,6 +88,7 @@ impl Counts {
             ("checked from the medium", self.checked.to_string()),
             ("written on and reopened", self.lived_on.to_string()),
             ("runs with threads", self.concurrent_runs.to_string()),
+            ("histories judged", self.histories.to_string()),
             ("runs on failing media", self.fault_runs.to_string()),
             ("faults done", self.faults.to_string()),
             ("repaired and written on", self.repairs.to_string()),
