@@ -20,6 +20,7 @@ debugfs e2fsprogs
 fusermount3 fuse3
 losetup mount
 mount mount
+valgrind valgrind
 cmp diffutils
 cc gcc"
 

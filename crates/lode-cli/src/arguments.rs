@@ -87,4 +87,7 @@ pub enum Command {
     /// Be the process that `bench open` kills
     #[command(hide = true)]
     BenchChild(crate::bench::ChildArguments),
+    /// Be the process whose instructions `bench unit-overhead` counts
+    #[command(hide = true)]
+    BenchCount(crate::bench::CountArguments),
 }

@@ -4,7 +4,7 @@
 use lode_sim::history::{check, draw, run};
 
 /// Histories of an ordinary run. More: `torture --histories 100`.
-const HISTORIES: u64 = 300;
+const HISTORIES: u64 = 150;
 
 #[test]
 fn clients_at_once_see_what_one_disk_may_show() {

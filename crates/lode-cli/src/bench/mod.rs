@@ -5,10 +5,12 @@
 //! the figure of a side is its median. Files are written from end to end before anything is measured, so
 //! that neither side pays for allocation.
 
+mod bracket;
 mod bytes;
 mod clean;
 mod commit;
 mod compress;
+mod count;
 mod fill;
 mod lists;
 mod memory;
@@ -25,6 +27,7 @@ mod subject;
 mod unit;
 mod units;
 
+pub use count::{CountArguments, counted};
 pub use open::{ChildArguments, child};
 pub use report::Report;
 pub use scratch::vanish_on_signals;
@@ -34,7 +37,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 /// The benches, in the order in which all of them run.
-pub const NAMES: [&str; 24] = [
+pub const NAMES: [&str; 25] = [
     "fill",
     "commit1",
     "commit1x4",
@@ -43,6 +46,7 @@ pub const NAMES: [&str; 24] = [
     "read-cold",
     "read-hot",
     "unit",
+    "unit-overhead",
     "open",
     "memory",
     "clean",
@@ -91,6 +95,7 @@ pub fn run(name: &str, settings: &Settings) -> Result<Report> {
         "read-cold" => read::cold(settings),
         "read-hot" => read::hot(settings),
         "unit" => unit::run(settings),
+        "unit-overhead" => bracket::run(settings),
         "open" => open::run(settings),
         "memory" => memory::run(settings),
         "clean" => clean::run(settings),

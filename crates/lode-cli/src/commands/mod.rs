@@ -42,5 +42,6 @@ pub fn run(command: Command) -> Result<Code> {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::BenchChild(arguments) => crate::bench::child(&arguments),
+        Command::BenchCount(arguments) => crate::bench::counted(&arguments),
     }
 }
