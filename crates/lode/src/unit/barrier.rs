@@ -332,7 +332,7 @@ impl Unit {
         let mut unit = Unit::with_id(Arc::clone(&disk), id);
         (unit.options, unit.user_bytes, unit.lists) = (options, user_bytes, lists);
         unit.frozen = Some(meta.snapshot).filter(|snapshot| *snapshot != SnapshotId(0));
-        *unit.read.get_mut() = read;
+        *unit.read.lock() = read;
         let mut barrier = Barrier {
             label: meta.name.clone(),
             made: meta.made,
