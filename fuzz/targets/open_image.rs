@@ -119,7 +119,7 @@ fn read(volume: &lode::Volume) -> lode::Result<Vec<u8>> {
 fn read_all(disk: &Disk, expected: Option<&[Vec<u8>]>) {
     let _ = (disk.info(), disk.counters(), disk.inspect_segments(), disk.inspect_lists());
     let _ = disk.inspect_batches(&mut |_| {});
-    let _ = disk.scrub(&mut |_, _| {});
+    let _ = disk.scrub(&mut |_, _| std::ops::ControlFlow::Continue(()));
     for info in disk.volumes().unwrap_or_default() {
         let Ok(volume) = disk.volume(&info.name) else { continue };
         let _ = volume.extents(0, volume.bytes().min(1 << 20));

@@ -4,7 +4,9 @@ use crate::commands::{
     bench, check, create, diff, export, import, info, inspect, list, receive, recluster, repair, scrub, send, serve,
     snapshot, volume,
 };
-use clap::{Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::PathBuf;
 
 const LONG: &str = "\
 A logical disk in a file or on a block device: it takes any group of writes as one indivisible unit.
@@ -42,6 +44,24 @@ Sizes are bytes, or KiB, MiB, GiB, TiB: 4096, 64KiB, 1.5GiB.";
 pub struct Arguments {
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Arguments {
+    /// A command line, and the argument that names its disk.
+    pub fn parse(line: Vec<OsString>) -> clap::error::Result<(Arguments, Option<PathBuf>)> {
+        let mut command = Arguments::command();
+        let mut matches = command.try_get_matches_from_mut(line).map_err(|error| error.format(&mut command))?;
+        let disk = disk(&matches);
+        Ok((Arguments::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))?, disk))
+    }
+}
+
+/// The argument `disk` of the innermost command.
+fn disk(matches: &ArgMatches) -> Option<PathBuf> {
+    match matches.subcommand() {
+        Some((_, inner)) => disk(inner),
+        None => matches.try_get_one::<PathBuf>("disk").ok().flatten().cloned(),
+    }
 }
 
 /// The sub-commands, in the order of `--help`.
@@ -90,4 +110,39 @@ pub enum Command {
     /// Be the process whose instructions `bench unit-overhead` counts
     #[command(hide = true)]
     BenchCount(crate::bench::CountArguments),
+}
+
+impl Command {
+    /// Whether it makes no sense on a disk that a server has open: it would make, verify or mend the image as it lies
+    /// there, or serve it a second time. All others may be run by that server (see `control`).
+    pub fn needs_the_disk_alone(&self) -> bool {
+        use Command as C;
+        matches!(self, C::Create(_) | C::Check(_) | C::Repair(_) | C::Serve(_) | C::Bench(_) | C::BenchChild(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Arguments;
+    use clap::CommandFactory;
+
+    /// Commands whose disk, if any, nobody else may have open.
+    const WITHOUT: [&str; 2] = ["bench", "bench-child"];
+
+    fn innermost(command: &clap::Command, found: &mut Vec<(String, bool)>) {
+        if command.get_subcommands().next().is_none() {
+            let has = command.get_arguments().any(|argument| argument.get_id() == "disk");
+            found.push((command.get_name().to_owned(), has));
+        }
+        command.get_subcommands().for_each(|command| innermost(command, found));
+    }
+
+    #[test]
+    fn every_command_names_its_disk_so_that_its_server_is_found() {
+        let mut found = Vec::new();
+        innermost(&Arguments::command(), &mut found);
+        assert!(found.len() > 20, "{found:?}");
+        let without = found.iter().filter(|(name, has)| !has && !WITHOUT.contains(&name.as_str()));
+        assert_eq!(without.collect::<Vec<_>>(), Vec::<&(String, bool)>::new());
+    }
 }

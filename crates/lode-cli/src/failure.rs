@@ -31,21 +31,36 @@ pub enum Code {
     Denied = 9,
 }
 
+impl Code {
+    /// All of them, each at its number.
+    const ALL: [Code; 10] = [
+        Code::Done,
+        Code::Damaged,
+        Code::Usage,
+        Code::NotFound,
+        Code::Busy,
+        Code::Full,
+        Code::Io,
+        Code::Exists,
+        Code::NotADisk,
+        Code::Denied,
+    ];
+
+    /// The number that the process exits with.
+    pub fn number(self) -> u8 {
+        let number = Code::ALL.iter().position(|code| *code == self).expect("all codes are listed");
+        u8::try_from(number).expect("there are ten")
+    }
+
+    /// The code with this number.
+    pub fn from_number(number: u8) -> Option<Code> {
+        Code::ALL.get(usize::from(number)).copied()
+    }
+}
+
 impl From<Code> for ExitCode {
     fn from(code: Code) -> ExitCode {
-        let number = match code {
-            Code::Done => 0,
-            Code::Damaged => 1,
-            Code::Usage => 2,
-            Code::NotFound => 3,
-            Code::Busy => 4,
-            Code::Full => 5,
-            Code::Io => 6,
-            Code::Exists => 7,
-            Code::NotADisk => 8,
-            Code::Denied => 9,
-        };
-        ExitCode::from(number)
+        ExitCode::from(code.number())
     }
 }
 
@@ -83,6 +98,11 @@ impl Failure {
     /// What to print.
     pub fn words(&self) -> &str {
         &self.words
+    }
+
+    /// Whoever asked for a command has gone, or the server that runs it is ending.
+    pub fn unwanted(error: std::io::Error) -> Self {
+        Failure::new(Code::Io, error.to_string())
     }
 
     /// The same failure with what was being done in front of it.
@@ -155,5 +175,19 @@ impl From<lode::Error> for Failure {
             _ => Code::Io,
         };
         Failure::new(code, chain(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Code;
+
+    #[test]
+    fn a_code_is_its_place_among_all() {
+        for (number, code) in Code::ALL.into_iter().enumerate() {
+            assert_eq!(code as usize, number);
+            assert_eq!(Code::from_number(code.number()), Some(code));
+        }
+        assert_eq!(Code::from_number(10), None);
     }
 }

@@ -1,32 +1,57 @@
 //! The command `lode`: arguments in, words out. It decides nothing that the engine decides.
 //!
-//! `arguments` says what can be typed, `commands` has one file per sub-command, `bench` measures.
+//! `arguments` says what can be typed, `commands` has one file per sub-command, `bench` measures. On a disk that is being
+//! served, `control` has the command run by its server; `session` hides from the command where it runs.
 //! Everything that fails comes back as a [`failure::Failure`], which carries the exit code; only this
 //! file prints it and ends the process.
 #![forbid(unsafe_code)]
+// `commands` keep to what `clippy.toml` says.
+#![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
 
 mod arguments;
 mod bench;
 mod commands;
+mod control;
 mod exports;
 mod failure;
 mod image;
 mod output;
 mod progress;
 mod random;
+mod session;
 mod size;
 mod text;
 
-use clap::Parser;
+use arguments::Arguments;
+use control::client::{self, Outcome};
+use failure::{Code, Failure, Result};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let arguments = arguments::Arguments::parse();
-    match commands::run(arguments.command) {
+    match run() {
         Ok(code) => code.into(),
         Err(failure) => {
             eprintln!("lode: {}", text::safe(failure.words()));
             failure.code().into()
         }
     }
+}
+
+/// Runs the command here, or has it run by the server of its disk.
+fn run() -> Result<Code> {
+    let line: Vec<_> = std::env::args_os().collect();
+    let (arguments, disk) = Arguments::parse(line.clone()).unwrap_or_else(|error| error.exit());
+    let mut unasked = None;
+    if let Some(disk) = disk.filter(|_| !arguments.command.needs_the_disk_alone()) {
+        match client::run(&disk, line)? {
+            Outcome::Done(code) => return Ok(code),
+            Outcome::Alone(why) => unasked = why,
+        }
+    }
+    commands::run(arguments.command).map_err(|failure| match unasked {
+        Some(why) if failure.code() == Code::Busy => {
+            Failure::new(Code::Busy, format!("{}; its server was not asked: {why}", failure.words()))
+        }
+        _ => failure,
+    })
 }

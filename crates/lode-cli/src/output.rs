@@ -1,12 +1,13 @@
 //! What goes to standard output: JSON for programs, lines for people. A closed pipe is an error, not a panic.
 
 use crate::failure::{Failure, Result};
+use crate::session;
 use serde::Serialize;
 use std::io::Write;
 
 /// Prints `text` as it is.
 pub fn print(text: &str) -> Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = session::stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| Failure::io("writing to standard output", e))
 }
 

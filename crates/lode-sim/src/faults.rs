@@ -22,7 +22,7 @@ use lode_media::fault::{FaultMedium, FaultPlan, FaultPoint, Lasting};
 use lode_media::ram::RamMedium;
 use lode_media::{Medium, Position, ZoneId};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::RangeInclusive;
+use std::ops::{ControlFlow, RangeInclusive};
 use std::sync::Arc;
 
 type Faulty = Arc<FaultMedium<RamMedium>>;
@@ -581,7 +581,7 @@ const POOL: &str = "blocks of ";
 
 /// Scrub names exactly the blocks that could not be read.
 fn scrubbed(disk: &Disk, bad: &BTreeSet<(String, u64)>) -> Result<(), String> {
-    let report = match disk.scrub(&mut |_, _| {}) {
+    let report = match disk.scrub(&mut |_, _| ControlFlow::Continue(())) {
         Ok(report) => report,
         Err(error) => return may_refuse(&error),
     };

@@ -13,6 +13,7 @@ use crate::format::records::ListState;
 use crate::types::{ListId, Location, Lsn, index, len_u32};
 use crate::zones::Holds;
 use lode_media::Medium;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// What a check found.
@@ -84,8 +85,9 @@ impl Disk {
         Ok(report)
     }
 
-    /// Reads and verifies every stored block. `progress` is told bytes done and in all. Never writes.
-    pub fn scrub(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<ScrubReport> {
+    /// Reads and verifies every stored block. `progress` is told bytes done and in all; if it breaks off, the report is of
+    /// what was read until then. Never writes.
+    pub fn scrub(&self, progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<ScrubReport> {
         let inner = self.inner();
         let total = inner.core.lock().state.zones.live;
         let mut report = ScrubReport::default();
@@ -116,7 +118,9 @@ impl Disk {
                             });
                         }
                     }
-                    progress(report.bytes.min(total), total);
+                    if progress(report.bytes.min(total), total).is_break() {
+                        return Ok(report);
+                    }
                 }
             }
         }
@@ -125,7 +129,7 @@ impl Disk {
 }
 
 impl Inner {
-    fn all_lists(&self) -> Vec<ListId> {
+    pub(crate) fn all_lists(&self) -> Vec<ListId> {
         self.core.lock().state.lists.keys().copied().collect()
     }
 

@@ -8,6 +8,7 @@ use super::{Settings, figure, interleave, seconds, wide};
 use crate::failure::Result;
 use crate::random::Random;
 use lode::Volume;
+use std::ops::ControlFlow;
 
 const BLOCK: u64 = 4096;
 
@@ -86,7 +87,7 @@ pub fn recluster(settings: &Settings) -> Result<Report> {
     }
     subject.disk.flush(lode::Survive::Power)?;
     let scattered = in_order()?;
-    subject.disk.recluster("bench", &mut |_, _| {})?;
+    subject.disk.recluster("bench", &mut |_, _| ControlFlow::Continue(()))?;
     subject.disk.flush(lode::Survive::Power)?;
     let after = in_order()?;
     let mut report = Report::new("recluster");

@@ -72,7 +72,7 @@ fn copy(volume: &Volume, target: &mut Target) -> Result<()> {
                 volume.read_at(from, into).map_err(|error| Failure::from(error).during("reading the volume"))?;
                 target.data(from, into)?;
                 from += bytes;
-                progress.set(from);
+                progress.set(from)?;
             }
         }
         at += window;

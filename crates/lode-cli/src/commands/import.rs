@@ -86,7 +86,7 @@ fn fill(disk: &Disk, volume: &Volume, mut source: Source) -> Result<u64> {
         }
         target.write(from, &piece[..found])?;
         at = from + u64::try_from(found).expect("a piece is small");
-        progress.set(at);
+        progress.set(at)?;
     }
     target.finish(at)?;
     Ok(at)

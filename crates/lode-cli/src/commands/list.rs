@@ -2,11 +2,10 @@
 
 use super::volume::{Compress, block_size, change};
 use crate::failure::{Code, Failure, Result};
-use crate::{image, output, size, text};
+use crate::{image, output, session, size, text};
 use clap::{Args, Subcommand};
 use lode::{BlockId, Compression, Disk, ListOptions, OrderedId, Place};
 use serde::Serialize;
-use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -137,8 +136,8 @@ pub fn run(command: &Command) -> Result<Code> {
 fn append(disk: &Disk, list: OrderedId, path: &Path) -> Result<()> {
     let failed = |error| Failure::io(format!("reading {}", image::show(path)), error);
     let mut source: Box<dyn Read> = match path.as_os_str() == "-" {
-        true => Box::new(std::io::stdin().lock()),
-        false => Box::new(File::open(path).map_err(failed)?),
+        true => session::stdin(),
+        false => session::reader(session::open(path)?),
     };
     let size = u64::from(disk.list(list)?.block_bytes);
     let mut unit = disk.begin()?;
@@ -205,7 +204,7 @@ fn blocks(path: &Path, list: OrderedId, json: bool) -> Result<Code> {
 fn read(path: &Path, list: OrderedId) -> Result<Code> {
     image::closing(image::open_read_only(path)?, |disk| {
         let size = usize::try_from(disk.list(list)?.block_bytes).expect("at most 64 KiB");
-        let mut out = std::io::stdout().lock();
+        let mut out = session::stdout();
         let mut bytes = vec![0; size];
         for block in disk.blocks(list)? {
             disk.read_block(block, 0, &mut bytes)?;

@@ -1,5 +1,8 @@
 //! The sub-commands: one file each, with its arguments, its call into the engine, and what it prints.
 
+// A command may run in the server of its disk, for a client (see `control`).
+#![warn(clippy::disallowed_methods, clippy::disallowed_macros)]
+
 pub mod bench;
 pub mod check;
 pub mod create;

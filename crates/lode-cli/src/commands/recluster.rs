@@ -31,8 +31,8 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
         for name in names {
             let before = disk.stretches(&name)?;
             let mut progress = Progress::bytes("reclustering", Some(disk.volume(&name)?.bytes()));
-            let moved = disk.recluster(&name, &mut |done, _| progress.set(done))?;
-            drop(progress);
+            let moved = disk.recluster(&name, &mut |done, _| progress.advance(done))?;
+            progress.finish()?;
             let (name, moved, after) = (text::safe(&name), size::show(moved), disk.stretches(&name)?);
             output::line(format!("{name}: {moved} moved, {before} stretches are {after} now"))?;
         }

@@ -61,8 +61,9 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
         let mut progress = Progress::bytes("verifying", Some(0));
         let report = disk.scrub(&mut |done, total| {
             progress.set_total(total);
-            progress.set(done);
+            progress.advance(done)
         })?;
+        progress.finish()?;
         Ok(report.into())
     })?;
     if arguments.json {

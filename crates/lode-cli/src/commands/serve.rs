@@ -1,5 +1,6 @@
 //! `lode serve`: the volumes of a disk over NBD, until a signal says that it is enough.
 
+use crate::control::server::Control;
 use crate::exports::Volumes;
 use crate::failure::{Code, Failure, Result};
 use crate::{image, output, text};
@@ -23,8 +24,13 @@ Examples:
 The name of an export is the name of its volume. A reply to a write means that it survives kill -9 of
 this server; a reply to a flush, or to a write with FUA, that it survives a power cut. SIGTERM and
 SIGINT let running requests finish (at most --drain seconds) and close the disk. The unix socket can be
-used by its owner only. TCP is neither encrypted nor authenticated, so it is for loopback addresses
-unless --allow-remote is given.";
+used by its owner only.
+
+Other commands work on the disk while it is served: `lode snapshot create disk.lode monday` finds this
+server by the socket disk.lode.control, and has it run the command. So do all but create, check, repair,
+bench and a second serve. The same user, and root, may do that.
+
+TCP is neither encrypted nor authenticated, so it is for loopback addresses unless --allow-remote is given.";
 
 /// What `lode serve` takes.
 #[derive(clap::Args)]
@@ -60,10 +66,15 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
     let opened = started.elapsed();
     image::closing(disk, |disk| {
         let server = start(arguments, disk)?;
-        output::print(&greeting(arguments, disk, server.address(), opened)?)?;
+        let control = Control::start(&arguments.disk, disk);
+        output::print(&greeting(arguments, disk, server.address(), opened, &control)?)?;
         // The iterator ends only when its handle is closed, which nobody does.
         let _ = signals.forever().next();
-        let report = server.drain(Duration::from_secs(arguments.drain));
+        let until = Instant::now() + Duration::from_secs(arguments.drain);
+        let report = server.drain(until.saturating_duration_since(Instant::now()));
+        if let Ok(control) = control {
+            control.drain(until.saturating_duration_since(Instant::now()));
+        }
         output::line(format!("stopped: {} connections finished, {} cut off", report.finished, report.dropped))?;
         Ok(Code::Done)
     })
@@ -92,10 +103,21 @@ fn refused(at: &str, error: std::io::Error) -> Failure {
     Failure::new(code, format!("listening on {at}: {error}"))
 }
 
-fn greeting(arguments: &Arguments, disk: &Disk, address: &Address, opened: Duration) -> Result<String> {
+fn greeting(
+    arguments: &Arguments,
+    disk: &Disk,
+    address: &Address,
+    opened: Duration,
+    control: &Result<Control>,
+) -> Result<String> {
     let path = image::show(&arguments.disk);
     let mode = if arguments.read_only { ", read-only" } else { "" };
     let mut words = format!("{path}: opened in {:.1} ms{mode}\n", opened.as_secs_f64() * 1e3);
+    let _ = match control {
+        Ok(control) => writeln!(words, "commands: {}", image::show(control.path())),
+        // The disk is served all the same.
+        Err(why) => writeln!(words, "commands: none, they will find the disk busy: {}", text::safe(why.words())),
+    };
     for volume in disk.volumes()? {
         let _ = writeln!(words, "{}", uri(address, &volume.name));
     }

@@ -11,6 +11,7 @@ use crate::disk::{Core, Inner};
 use crate::error::{Error, ErrorKind, Result};
 use crate::shape::RESERVE_ZONES;
 use crate::types::{ListId, Location, UnitId, index, len_u32, len_u64};
+use std::ops::ControlFlow;
 
 /// So many bytes are moved at a time, in order.
 const PIECE: u64 = 16 << 20;
@@ -32,8 +33,8 @@ fn stretches(blocks: &Blocks) -> usize {
 
 impl Inner {
     /// Moves what of a list lies scattered. Gives back how many bytes were moved. `progress` is told how far in the
-    /// list it has come, in bytes, and how long that is.
-    pub(crate) fn recluster(&self, list: ListId, progress: &mut dyn FnMut(u64, u64)) -> Result<u64> {
+    /// list it has come, in bytes, and how long that is; it may break off.
+    pub(crate) fn recluster(&self, list: ListId, progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<u64> {
         drop(self.writable()?);
         self.fold_all();
         let shape =
@@ -48,7 +49,9 @@ impl Inner {
                 moved += self.bring_together(list, piece)?;
             }
             let done = (u64::from(number) + 1) << self.shape.section_blocks_shift();
-            progress(done.saturating_mul(block_bytes.into()).min(bytes), bytes);
+            if progress(done.saturating_mul(block_bytes.into()).min(bytes), bytes).is_break() {
+                break;
+            }
         }
         Ok(moved)
     }

@@ -27,6 +27,7 @@ use crate::volume::Volume;
 use crate::zones::Holds;
 use lode_media::Medium;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// An open disk. Cheap to clone; the disk stays open until the last clone, volume and unit are gone.
@@ -308,9 +309,10 @@ impl Disk {
     }
 
     /// Puts the blocks of a volume next to each other again, in their order, as far as they lie scattered, so that reading
-    /// in order is fast. Gives back how many bytes were moved; `progress` is told how much is done, of how much. Cost:
-    /// reads and writes what lies scattered. Others go on meanwhile. `NotFound`, `Full`: it needs some free zones.
-    pub fn recluster(&self, volume: &str, progress: &mut dyn FnMut(u64, u64)) -> Result<u64> {
+    /// in order is fast. Gives back how many bytes were moved; `progress` is told how much is done, of how much, and may
+    /// break off. Cost: reads and writes what lies scattered. Others go on meanwhile. `NotFound`, `Full`: it needs some
+    /// free zones.
+    pub fn recluster(&self, volume: &str, progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<u64> {
         let list = self.inner.find_volume(volume)?.list();
         self.inner.recluster(list, progress)
     }

@@ -1,5 +1,6 @@
 use lode::{Compression, Disk, ErrorKind, FormatOptions, OpenOptions, Survive, VolumeOptions};
 use lode_media::{Geometry, Medium, ram::RamMedium};
+use std::ops::ControlFlow::{Break, Continue};
 use std::sync::Arc;
 
 pub fn medium(zones: u32, zone_bytes: u32, align: u32) -> Arc<dyn Medium> {
@@ -182,11 +183,15 @@ fn scattered_blocks_are_brought_together_again() {
     volume.read_at(0, &mut content).unwrap();
     assert!(disk.stretches("v").unwrap() > 1000);
     let mut told = (0, 0);
-    let moved = disk.recluster("v", &mut |done, all| told = (done, all)).unwrap();
+    let moved = disk.recluster("v", &mut |done, all| {
+        told = (done, all);
+        Continue(())
+    });
+    let moved = moved.unwrap();
     assert!(moved >= 1 << 20 && told.0 == told.1 && told.0 > 0);
     let after = disk.stretches("v").unwrap();
     assert!(after < before * 2, "{before} stretches became {after}");
-    assert_eq!(disk.recluster("v", &mut |_, _| {}).unwrap(), 0, "nothing lies scattered any more");
+    assert_eq!(disk.recluster("v", &mut |_, _| Continue(())).unwrap(), 0, "nothing lies scattered any more");
     let mut found = vec![0; 2 << 20];
     volume.read_at(0, &mut found).unwrap();
     assert!(found == content);
@@ -195,6 +200,23 @@ fn scattered_blocks_are_brought_together_again() {
     while disk.maintain().unwrap() {}
     disk.close().unwrap();
     assert_eq!(Disk::check(medium).unwrap().problems, Vec::<String>::new());
+}
+
+#[test]
+fn a_scrub_that_is_broken_off_tells_of_what_it_read() {
+    let disk = Disk::open(medium(100, 64 << 10, 512), &quiet()).unwrap();
+    let options = VolumeOptions { bytes: 2 << 20, block_bytes: 512, ..Default::default() };
+    disk.create_volume("v", &options).unwrap().write_at(0, &vec![1; 1 << 20]).unwrap();
+    let whole = disk.scrub(&mut |_, _| Continue(())).unwrap();
+    let mut calls = 0;
+    let part = disk.scrub(&mut |_, _| {
+        calls += 1;
+        if calls < 3 { Continue(()) } else { Break(()) }
+    });
+    let part = part.unwrap();
+    assert_eq!((whole.blocks, calls), (2048, 3));
+    assert!(part.blocks > 0 && part.blocks < whole.blocks, "{} of {} blocks", part.blocks, whole.blocks);
+    disk.close().unwrap();
 }
 
 /// Zones that a pass has emptied are used again by the same pass.
@@ -208,7 +230,7 @@ fn a_disk_with_little_room_is_brought_into_order_too() {
         volume.write_at(step * 2_654_435_761 % 4096 * 512, &[3; 512]).unwrap();
     }
     let before = disk.stretches("v").unwrap();
-    assert!(disk.recluster("v", &mut |_, _| {}).unwrap() > 0);
+    assert!(disk.recluster("v", &mut |_, _| Continue(())).unwrap() > 0);
     let after = disk.stretches("v").unwrap();
     assert!(after * 8 < before, "{before} stretches became {after}");
 }

@@ -1,7 +1,7 @@
 //! Where an export goes: a new file that gets its name at the end, a block device, or a stream.
 
 use crate::failure::{Code, Failure, Result};
-use crate::{image, size};
+use crate::{image, session, size};
 use rustix::fs::SeekFrom;
 use std::fs::File;
 use std::io::Write;
@@ -34,9 +34,10 @@ impl Target {
     /// Opens a target for `len` bytes, which must not be `disk` itself.
     pub fn open(path: &Path, disk: &Path, len: u64, force: bool) -> Result<Target> {
         if is_stream(path) {
-            return Ok(Target::Stream(Box::new(std::io::stdout().lock()), "standard output".into()));
+            return Ok(Target::Stream(session::stdout(), "standard output".into()));
         }
         let name = image::show(path);
+        let (path, disk) = (&session::path(path)?, &session::path(disk)?);
         let Ok(found) = path.metadata() else { return Target::new(path, len) };
         if disk.metadata().is_ok_and(|disk| (disk.dev(), disk.ino()) == (found.dev(), found.ino())) {
             return Err(Failure::usage(format!("{name}: expected another file than the disk itself")));
@@ -54,7 +55,7 @@ impl Target {
         }
         let file = File::options().write(true).open(path).map_err(|e| Failure::io(format!("opening {name}"), e))?;
         if !kind.is_block_device() {
-            return Ok(Target::Stream(Box::new(file), name));
+            return Ok(Target::Stream(session::writer(file), name));
         }
         let room = rustix::fs::seek(&file, SeekFrom::End(0)).map_err(|e| Failure::io(&name, e.into()))?;
         if room < len {
@@ -69,7 +70,7 @@ impl Target {
         name.push(format!(".lode-{}.partial", std::process::id()));
         let temporary = path.with_file_name(name);
         let failed = |error| Failure::io(format!("creating {}", image::show(&temporary)), error);
-        let file = File::options().write(true).create_new(true).open(&temporary).map_err(failed)?;
+        let file = session::new_file().open(&temporary).map_err(failed)?;
         let target = Target::New { file, temporary: temporary.clone(), path: path.to_owned() };
         if let Target::New { file, .. } = &target {
             file.set_len(len).map_err(failed)?;
@@ -116,7 +117,7 @@ impl Target {
                 std::fs::rename(&*temporary, &*path).map_err(failed)?;
                 *temporary = PathBuf::new();
                 let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-                File::open(parent.unwrap_or(Path::new("."))).and_then(|parent| parent.sync_all()).map_err(failed)
+                session::open(parent.unwrap_or(Path::new(".")))?.sync_all().map_err(failed)
             }
             Target::Device(file, name) => {
                 file.sync_all().map_err(|error| Failure::io(format!("writing {name}"), error))

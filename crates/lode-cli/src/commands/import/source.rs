@@ -1,7 +1,7 @@
 //! What is imported: a file or a block device with its holes, or a stream.
 
 use crate::failure::{Failure, Result};
-use crate::image;
+use crate::{image, session};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use std::fs::File;
@@ -28,10 +28,10 @@ impl Source {
     /// Opens `path`; `-` is standard input.
     pub fn open(path: &Path) -> Result<Source> {
         if path.as_os_str() == "-" {
-            return Ok(Source::Stream(Box::new(std::io::stdin().lock()), "standard input".into()));
+            return Ok(Source::Stream(session::stdin(), "standard input".into()));
         }
         let name = image::show(path);
-        let file = File::open(path).map_err(|error| Failure::io(format!("opening {name}"), error))?;
+        let file = session::open(path)?;
         let kind = file.metadata().map_err(|error| Failure::io(format!("opening {name}"), error))?.file_type();
         if kind.is_file() || kind.is_block_device() {
             let len = rustix::fs::seek(&file, SeekFrom::End(0)).map_err(|e| Failure::io(&name, e.into()))?;
@@ -40,7 +40,7 @@ impl Source {
         if kind.is_dir() {
             return Err(Failure::usage(format!("{name}: expected a file, found a directory")));
         }
-        Ok(Source::Stream(Box::new(file), name))
+        Ok(Source::Stream(session::reader(file), name))
     }
 
     /// The length, if it is known before the end.
