@@ -89,6 +89,7 @@ impl Disk {
     /// what was read until then. Never writes.
     pub fn scrub(&self, progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<ScrubReport> {
         let inner = self.inner();
+        inner.fold_all();
         let total = inner.core.lock().state.zones.live;
         let mut report = ScrubReport::default();
         for list in inner.all_lists() {
