@@ -1,22 +1,30 @@
-//! Where clients connect: a Unix socket with mode 0600, or TCP, by default on a loopback address only.
+//! Where clients connect: a Unix socket with mode 0600, or TCP, by default on a loopback address only; or a socket that
+//! somebody else listens on already.
 //!
 //! Two servers that are started at once for one Unix path cannot both believe that the other's socket is stale: the
 //! check and the bind happen under a lock on the directory, which leaves no file behind.
 
 use std::{
+    ffi::OsStr,
     fmt, fs, io,
     net::{SocketAddr, TcpListener, ToSocketAddrs},
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::fs::{FileTypeExt, MetadataExt},
+        unix::{
+            ffi::OsStrExt,
+            fs::{FileTypeExt, MetadataExt},
+        },
     },
     path::{Path, PathBuf},
 };
 
 use rustix::{
     fs::{FlockOperation, Mode, fchmod, flock},
-    io::Errno,
-    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with, sockopt},
+    io::{Errno, ioctl_fionbio},
+    net::{
+        AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, getsockname, listen, socket_with,
+        sockopt,
+    },
 };
 
 /// Connections that the kernel keeps until they are accepted.
@@ -75,16 +83,34 @@ impl Listener {
     /// nor authenticated here.
     pub fn tcp(address: impl ToSocketAddrs, allow_remote: bool) -> io::Result<Self> {
         let addresses: Vec<_> = address.to_socket_addrs()?.collect();
-        if let Some(remote) = addresses.iter().find(|address| !address.ip().is_loopback())
-            && !allow_remote
-        {
-            let words = format!("{remote} is no loopback address; remote clients have to be allowed explicitly");
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, words));
-        }
+        addresses.iter().try_for_each(|address| check_remote(address, allow_remote))?;
         let listener = TcpListener::bind(addresses.as_slice())?;
         listener.set_nonblocking(true)?;
         let address = Address::Tcp(listener.local_addr()?);
         Ok(Listener { socket: listener.into(), address, inode: None })
+    }
+
+    /// Listens on a socket that another program has made and listens on already, as systemd does. Its path, if it has
+    /// one, stays when this is dropped. A TCP address must be a loopback one unless `allow_remote`.
+    pub fn given(socket: OwnedFd, allow_remote: bool) -> io::Result<Self> {
+        let refuse = |words: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, words));
+        if sockopt::socket_type(&socket)? != SocketType::STREAM || !sockopt::socket_acceptconn(&socket)? {
+            return refuse("expected a stream socket that listens");
+        }
+        let name = getsockname(&socket)?;
+        let address = if let Ok(unix) = SocketAddrUnix::try_from(name.clone()) {
+            match unix.path() {
+                Some(path) => Address::Unix(PathBuf::from(OsStr::from_bytes(path.to_bytes()))),
+                None => return refuse("expected a Unix socket with a path"),
+            }
+        } else {
+            Address::Tcp(SocketAddr::try_from(name)?)
+        };
+        if let Address::Tcp(address) = &address {
+            check_remote(address, allow_remote)?;
+        }
+        ioctl_fionbio(&socket, true)?;
+        Ok(Listener { socket, address, inode: None })
     }
 
     /// Where clients connect to; for TCP with the port that the kernel chose if 0 was asked for.
@@ -119,6 +145,14 @@ impl Drop for Listener {
             let _ = fs::remove_file(path);
         }
     }
+}
+
+fn check_remote(address: &SocketAddr, allow_remote: bool) -> io::Result<()> {
+    if allow_remote || address.ip().is_loopback() {
+        return Ok(());
+    }
+    let words = format!("{address} is no loopback address; remote clients have to be allowed explicitly");
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, words))
 }
 
 fn flags() -> SocketFlags {

@@ -71,3 +71,33 @@ fn remote_addresses_need_permission() {
     assert!(Listener::tcp("0.0.0.0:0", true).is_ok());
     assert!(Listener::tcp("127.0.0.1:0", false).is_ok());
 }
+
+#[test]
+fn a_given_socket_is_used_and_left_where_it_is() {
+    let directory = Directory::new("given");
+    let path = directory.0.join("socket");
+    let made = UnixListener::bind(&path).expect("free");
+    let listener = Listener::given(made.into(), false).expect("it listens");
+    assert_eq!(listener.address(), &Address::Unix(path.clone()));
+    let client = std::os::unix::net::UnixStream::connect(&path).expect("it is listened on");
+    listener.accept().expect("somebody waits");
+    assert_eq!(listener.accept().expect_err("nobody else does, and it does not block"), Errno::AGAIN);
+    drop((listener, client));
+    assert!(path.exists(), "it belongs to whoever made it");
+}
+
+#[test]
+fn what_is_no_listening_socket_is_not_used() {
+    let (one, _other) = std::os::unix::net::UnixStream::pair().expect("two sockets");
+    let refused = Listener::given(one.into(), false).expect_err("it does not listen");
+    assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+    let file = fs::File::open("/dev/null").expect("it is there");
+    Listener::given(file.into(), false).expect_err("it is no socket");
+    let remote = || TcpListener::bind("0.0.0.0:0").expect("free").into();
+    let refused = Listener::given(remote(), false).expect_err("not loopback");
+    assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+    let local = TcpListener::bind("127.0.0.1:0").expect("free");
+    let address = Address::Tcp(local.local_addr().expect("bound"));
+    assert_eq!(Listener::given(local.into(), false).expect("loopback").address(), &address);
+    assert!(Listener::given(remote(), true).is_ok());
+}
