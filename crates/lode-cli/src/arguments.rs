@@ -1,7 +1,8 @@
 //! What can be typed.
 
 use crate::commands::{
-    bench, check, create, diff, export, import, info, inspect, list, receive, recluster, repair, scrub, send, serve,
+    bench, check, completions, create, diff, export, import, info, inspect, list, map, receive, recluster, repair, scrub,
+    send, serve,
     snapshot, volume,
 };
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -92,6 +93,8 @@ pub enum Command {
     Repair(repair::Arguments),
     /// Look at what the medium holds
     Inspect(inspect::Arguments),
+    /// Draw what lies where
+    Map(map::Arguments),
     /// Bring a file into a volume, all or nothing
     Import(import::Arguments),
     /// Write a volume to a file
@@ -102,6 +105,8 @@ pub enum Command {
     Receive(receive::Arguments),
     /// Serve the volumes over NBD
     Serve(serve::Arguments),
+    /// Print a completion script for a shell
+    Completions(completions::Arguments),
     /// Measure, side by side with the raw device
     Bench(bench::Arguments),
     /// Be the process that `bench open` kills
@@ -127,7 +132,7 @@ mod tests {
     use clap::CommandFactory;
 
     /// Commands whose disk, if any, nobody else may have open.
-    const WITHOUT: [&str; 2] = ["bench", "bench-child"];
+    const WITHOUT: [&str; 3] = ["bench", "bench-child", "completions"];
 
     fn innermost(command: &clap::Command, found: &mut Vec<(String, bool)>) {
         if command.get_subcommands().next().is_none() {

@@ -1,5 +1,9 @@
 //! Looking at a disk without changing it: segments, batches, records, lists, as plain data for a person or a program.
 
+mod map;
+
+pub use map::{DiskMap, ZoneMap};
+
 use crate::disk::open::Disk;
 use crate::error::Result;
 use crate::log::reader::{Reader, records_of};
@@ -44,21 +48,25 @@ pub struct BatchView {
     pub content: Vec<String>,
 }
 
+fn holds(holds: Holds) -> &'static str {
+    match holds {
+        Holds::Roots => "roots",
+        Holds::Nothing => "free",
+        Holds::Main => "main",
+        Holds::Moved => "moved",
+        Holds::TableA => "tables-a",
+        Holds::TableB => "tables-b",
+        Holds::Aside => "aside",
+    }
+}
+
 impl Disk {
     /// All zones.
     pub fn inspect_segments(&self) -> Vec<SegmentView> {
         let core = self.inner().core.lock();
         let view = |(number, zone): (usize, &crate::zones::Zone)| SegmentView {
             zone: len_u32(number),
-            holds: match zone.holds {
-                Holds::Roots => "roots",
-                Holds::Nothing => "free",
-                Holds::Main => "main",
-                Holds::Moved => "moved",
-                Holds::TableA => "tables-a",
-                Holds::TableB => "tables-b",
-                Holds::Aside => "aside",
-            },
+            holds: holds(zone.holds),
             segment: zone.segment.0,
             live: u64::from(zone.live),
             blocks: zone.blocks,

@@ -71,7 +71,7 @@ pub use disk::outcomes::UnitStatus;
 pub use disk::units::{UnitInfo, UnitState};
 pub use error::{Error, ErrorKind, Result};
 pub use format::{describe, records::Compression};
-pub use inspect::{BatchView, SegmentView};
+pub use inspect::{BatchView, DiskMap, SegmentView, ZoneMap};
 pub use ordered::Place;
 pub use reservation::Reservation;
 pub use roots::probe;

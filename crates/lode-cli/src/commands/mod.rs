@@ -5,6 +5,7 @@
 
 pub mod bench;
 pub mod check;
+pub mod completions;
 pub mod create;
 pub mod diff;
 pub mod export;
@@ -12,6 +13,7 @@ pub mod import;
 pub mod info;
 pub mod inspect;
 pub mod list;
+pub mod map;
 pub mod receive;
 pub mod recluster;
 pub mod repair;
@@ -38,11 +40,13 @@ pub fn run(command: Command) -> Result<Code> {
         Command::Recluster(arguments) => recluster::run(&arguments),
         Command::Repair(arguments) => repair::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Map(arguments) => map::run(&arguments),
         Command::Import(arguments) => import::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Send(arguments) => send::run(&arguments),
         Command::Receive(arguments) => receive::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Completions(arguments) => completions::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::BenchChild(arguments) => crate::bench::child(&arguments),
         Command::BenchCount(arguments) => crate::bench::counted(&arguments),

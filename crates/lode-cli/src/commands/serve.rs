@@ -4,12 +4,14 @@ use crate::control::server::Control;
 use crate::exports::Volumes;
 use crate::failure::{Code, Failure, Result};
 use crate::{image, output, text};
+use listenfd::ListenFd;
 use lode::{Disk, OpenOptions};
 use lode_nbd::{Address, Limits, Listener, Server};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fmt::Write as _;
 use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,12 +32,13 @@ Other commands work on the disk while it is served: `lode snapshot create disk.l
 server by the socket disk.lode.control, and has it run the command. So do all but create, check, repair,
 bench and a second serve. The same user, and root, may do that.
 
-TCP is neither encrypted nor authenticated, so it is for loopback addresses unless --allow-remote is given.";
+Without --socket and --listen, the socket is the one that systemd has opened for this process (LISTEN_FDS;
+docs/SYSTEMD.md has the units). TCP is neither encrypted nor authenticated, so it is for loopback addresses unless --allow-remote is given.";
 
 /// What `lode serve` takes.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-#[command(group(clap::ArgGroup::new("where").required(true)))]
+#[command(group(clap::ArgGroup::new("where")))]
 pub struct Arguments {
     /// The disk
     disk: PathBuf,
@@ -49,7 +52,7 @@ pub struct Arguments {
     #[arg(long)]
     read_only: bool,
     /// Listen on an address that is not a loopback one
-    #[arg(long, requires = "listen")]
+    #[arg(long, conflicts_with = "socket")]
     allow_remote: bool,
     /// How long running requests may take to finish at the end, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
@@ -86,10 +89,24 @@ fn start(arguments: &Arguments, disk: &Disk) -> Result<Server> {
         (None, Some(address)) => {
             Listener::tcp(address, arguments.allow_remote).map_err(|error| refused(&text::safe(address), error))
         }
-        (None, None) => Err(Failure::usage("serve: expected --socket or --listen, found neither")),
+        (None, None) => given(arguments.allow_remote),
     }?;
     let exports = Arc::new(Volumes::new(disk.clone(), arguments.read_only));
     Server::start(listener, exports, Limits::default()).map_err(|error| Failure::io("serve: starting", error))
+}
+
+/// The socket that systemd listens on for this process.
+fn given(allow_remote: bool) -> Result<Listener> {
+    let mut sockets = ListenFd::from_env();
+    match sockets.len() {
+        1 => {}
+        0 => return Err(Failure::usage("serve: expected --socket, --listen or a socket of systemd, found none")),
+        many => return Err(Failure::usage(format!("serve: expected one socket of systemd, found {many}"))),
+    }
+    let unix = sockets.take_unix_listener(0).map(|found| found.map(OwnedFd::from));
+    let socket = unix.or_else(|_| sockets.take_tcp_listener(0).map(|found| found.map(OwnedFd::from)));
+    let given = socket.and_then(|socket| Listener::given(socket.expect("there is one"), allow_remote));
+    given.map_err(|error| refused("the socket of systemd", error))
 }
 
 /// Why there is no socket.

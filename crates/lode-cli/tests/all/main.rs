@@ -14,6 +14,7 @@ mod file_systems;
 mod import_export;
 mod killed;
 mod lists;
+mod maps;
 mod serving;
 mod snapshots;
 mod streams;

@@ -203,6 +203,35 @@ fn scattered_blocks_are_brought_together_again() {
 }
 
 #[test]
+fn the_map_says_what_lies_where() {
+    let disk = Disk::open(medium(100, 64 << 10, 512), &quiet()).unwrap();
+    let options = VolumeOptions { bytes: 2 << 20, block_bytes: 512, ..Default::default() };
+    let (v, w) = (disk.create_volume("v", &options).unwrap(), disk.create_volume("w", &options).unwrap());
+    v.write_at(0, &vec![1; 512 << 10]).unwrap();
+    w.write_at(0, &vec![2; 256 << 10]).unwrap();
+    disk.take_snapshot("s", &lode::SnapshotOptions::default()).unwrap();
+    v.write_at(0, &vec![3; 128 << 10]).unwrap();
+    w.discard(0, 64 << 10).unwrap();
+    disk.flush(Survive::Power).unwrap();
+    let map = disk.map().unwrap();
+    let of = |name: &str| {
+        let list = map.lists.iter().position(|list| list == name).unwrap();
+        let live = map.zones.iter().flat_map(|zone| &zone.lists).filter(|(number, _)| *number == list);
+        live.map(|(_, bytes)| bytes).sum::<u64>()
+    };
+    assert_eq!((of("v"), of("w"), map.lists.len()), (512 << 10, 192 << 10, 2));
+    assert_eq!(map.zones.iter().map(|zone| zone.snapshots).sum::<u64>(), (128 + 64) << 10);
+    let stored = |zone: &lode::ZoneMap| zone.snapshots + zone.lists.iter().map(|(_, bytes)| bytes).sum::<u64>();
+    for (zone, view) in map.zones.iter().zip(disk.inspect_segments()) {
+        assert_eq!((zone.holds, stored(zone)), (view.holds, if view.holds == "roots" { 0 } else { view.live }));
+    }
+    let oldest = map.zones.iter().filter(|zone| stored(zone) > 0).map(|zone| zone.age).max();
+    let filling = map.zones.iter().find(|zone| zone.filling && zone.holds == "main").unwrap();
+    assert!(oldest > Some(filling.age), "{oldest:?} and {}", filling.age);
+    disk.close().unwrap();
+}
+
+#[test]
 fn a_scrub_that_is_broken_off_tells_of_what_it_read() {
     let disk = Disk::open(medium(100, 64 << 10, 512), &quiet()).unwrap();
     let options = VolumeOptions { bytes: 2 << 20, block_bytes: 512, ..Default::default() };

@@ -1,4 +1,4 @@
-//! Where an export goes: a new file that gets its name at the end, a block device, or a stream.
+//! Where an export, or a drawing, goes: a new file that gets its name at the end, a block device, or a stream.
 
 use crate::failure::{Code, Failure, Result};
 use crate::{image, session, size};
