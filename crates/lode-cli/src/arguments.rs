@@ -1,9 +1,8 @@
 //! What can be typed.
 
 use crate::commands::{
-    bench, check, completions, create, diff, export, import, info, inspect, list, map, receive, recluster, repair, scrub,
-    send, serve,
-    snapshot, volume,
+    bench, check, completions, create, diff, export, import, info, inspect, list, map, receive, recluster, repair,
+    scrub, send, serve, snapshot, volume,
 };
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;

@@ -8,7 +8,7 @@ use crate::failure::{Failure, Result};
 use lode::Disk;
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{IsTerminal, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -70,6 +70,16 @@ pub fn stdout() -> Box<dyn Write> {
         Some(session) => Box::new(Output { peer: Rc::clone(&session.peer), file: None }),
         None => Box::new(std::io::stdout().lock()),
     }
+}
+
+/// Whether a person would type what is read.
+pub fn stdin_is_terminal() -> bool {
+    peer().map_or_else(|| std::io::stdin().is_terminal(), |peer| peer.terminals().0)
+}
+
+/// Whether a person would see what is written.
+pub fn stdout_is_terminal() -> bool {
+    peer().map_or_else(|| std::io::stdout().is_terminal(), |peer| peer.terminals().1)
 }
 
 /// The path of a file that was typed, as this process has to open it.

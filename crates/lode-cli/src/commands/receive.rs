@@ -2,11 +2,10 @@
 
 use crate::failure::{Code, During, Failure, Result};
 use crate::progress::Progress;
-use crate::{image, output, size, text};
+use crate::{image, output, session, size, text};
 use lode::{Disk, ErrorKind, ReceiveOptions, Received};
 use serde::Serialize;
-use std::fs::File;
-use std::io::{IsTerminal as _, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
@@ -85,18 +84,17 @@ fn inputs(paths: &[PathBuf]) -> Result<Vec<(String, Box<dyn Read>)>> {
 
 fn input(path: &Path) -> Result<(String, Box<dyn Read>)> {
     if path.as_os_str() == "-" {
-        let stdin = std::io::stdin();
-        if stdin.is_terminal() {
+        if session::stdin_is_terminal() {
             return Err(Failure::usage("standard input is a terminal: expected a pipe, or a file (--input)"));
         }
-        return Ok(("standard input".into(), Box::new(stdin.lock())));
+        return Ok(("standard input".into(), session::stdin()));
     }
     let name = image::show(path);
-    let file = File::open(path).map_err(|error| Failure::io(format!("opening {name}"), error))?;
+    let file = session::open(path)?;
     if file.metadata().is_ok_and(|found| found.is_dir()) {
         return Err(Failure::usage(format!("{name}: expected a file, found a directory")));
     }
-    Ok((name, Box::new(std::io::BufReader::with_capacity(1 << 18, file))))
+    Ok((name, Box::new(std::io::BufReader::with_capacity(1 << 18, session::reader(file)))))
 }
 
 fn take_in(disk: &Disk, options: &ReceiveOptions, inputs: Vec<(String, Box<dyn Read>)>) -> Result<Received> {
@@ -106,7 +104,7 @@ fn take_in(disk: &Disk, options: &ReceiveOptions, inputs: Vec<(String, Box<dyn R
     for (n, (name, mut input)) in inputs.into_iter().enumerate() {
         let taken = receiver.take_in(&mut *input, &mut |done, all| {
             progress.set_total(all);
-            progress.set(done);
+            let _ = progress.advance(done); // Whether it broke off is asked at the end.
         });
         match taken {
             Err(error) if error.kind() == ErrorKind::Ended && n < last => {}
@@ -114,6 +112,7 @@ fn take_in(disk: &Disk, options: &ReceiveOptions, inputs: Vec<(String, Box<dyn R
             Ok(()) => nothing_behind(&name, &mut *input)?,
         }
     }
+    progress.finish()?;
     Ok(receiver.commit()?)
 }
 

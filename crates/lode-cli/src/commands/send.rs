@@ -3,10 +3,10 @@
 use super::export::target::{self, Target};
 use crate::failure::{Code, Failure, Result};
 use crate::progress::Progress;
-use crate::{image, output, size, text};
+use crate::{image, output, session, size, text};
 use lode::{Compression, SendOptions};
 use serde::Serialize;
-use std::io::{IsTerminal as _, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
@@ -63,7 +63,7 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
             "--json: expected a file for the stream (--output), since JSON goes to standard output",
         ));
     }
-    if to_stdout && std::io::stdout().is_terminal() {
+    if to_stdout && session::stdout_is_terminal() {
         return Err(Failure::usage("standard output is a terminal: expected a pipe, or a file (--output)"));
     }
     image::closing(image::open_read_only(&arguments.disk)?, |disk| {
@@ -73,9 +73,11 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
         let options = SendOptions { position: arguments.position, compression };
         let mut sink = Sink::open(&arguments.output, &arguments.disk, arguments.force)?;
         let mut progress = Progress::bytes("sending", Some(volume.bytes()));
-        let sent = volume.send(from.as_ref(), &options, &mut sink, &mut |done, _| progress.set(done));
-        drop(progress);
+        let sent = volume.send(from.as_ref(), &options, &mut sink, &mut |done, _| {
+            let _ = progress.advance(done); // Whether it broke off is asked at the end.
+        });
         let sent = sent.map_err(|error| sink.failed.take().unwrap_or_else(|| error.into()))?;
+        progress.finish()?;
         sink.target.finish()?;
         if arguments.json {
             output::json(&Report { data_bytes: sent.data, stream_bytes: sent.stream })?;

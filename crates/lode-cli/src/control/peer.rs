@@ -11,7 +11,7 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send, sockopt};
 use std::cell::Cell;
-use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::io::{Error, ErrorKind, IsTerminal, Read, Result, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
@@ -49,6 +49,11 @@ impl Peer {
     pub fn new(socket: UnixStream, stdin: OwnedFd, stdout: OwnedFd, stopping: Arc<AtomicBool>) -> Peer {
         let process = sockopt::socket_peercred(&socket).map_or(0, |peer| peer.pid.as_raw_nonzero().get());
         Peer { socket, process, stdin, stdout, stopping, told: Cell::default(), reading: Cell::default() }
+    }
+
+    /// Whether its standard input and output are terminals.
+    pub fn terminals(&self) -> (bool, bool) {
+        (self.stdin.is_terminal(), self.stdout.is_terminal())
     }
 
     /// The number of its process, as this process knows it.
