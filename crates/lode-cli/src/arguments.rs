@@ -1,8 +1,8 @@
 //! What can be typed.
 
 use crate::commands::{
-    bench, check, completions, create, diff, export, import, info, inspect, list, map, receive, recluster, repair,
-    scrub, send, serve, snapshot, volume,
+    bench, check, clone, completions, create, diff, export, import, info, inspect, list, map, receive, recluster,
+    repair, scrub, send, serve, snapshot, unit, volume,
 };
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
@@ -75,6 +75,12 @@ pub enum Command {
     /// Take, list or delete snapshots, or go back to one
     #[command(subcommand)]
     Snapshot(snapshot::Command),
+    /// Begin, list, commit or abort units that stay open
+    #[command(subcommand)]
+    Unit(unit::Command),
+    /// Make, list, merge or drop writable clones of snapshots
+    #[command(subcommand)]
+    Clone(clone::Command),
     /// Create, show, fill, move or delete ordered lists of blocks
     #[command(subcommand)]
     List(list::Command),
@@ -131,7 +137,7 @@ mod tests {
     use clap::CommandFactory;
 
     /// Commands whose disk, if any, nobody else may have open.
-    const WITHOUT: [&str; 3] = ["bench", "bench-child", "completions"];
+    const WITHOUT: [&str; 4] = ["bench", "bench-child", "bench-count", "completions"];
 
     fn innermost(command: &clap::Command, found: &mut Vec<(String, bool)>) {
         if command.get_subcommands().next().is_none() {

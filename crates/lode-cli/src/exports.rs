@@ -1,9 +1,13 @@
-//! The volumes of a disk as NBD exports, and `NAME@SNAPSHOT` as read-only ones: words are translated here, nothing is
-//! decided.
+//! The volumes of a disk as NBD exports, `NAME@SNAPSHOT` as read-only ones, and `NAME?unit=LABEL` as a unit sees them:
+//! words are translated here, nothing is decided.
 //!
 //! A reply to a write means `Process`, one to FUA or FLUSH means `Power`; a ticket is a position of the stream.
 
-use lode::{Disk, ErrorKind, Lsn, Survive, Volume};
+mod in_unit;
+
+use crate::shelf::Shelf;
+use in_unit::InUnit;
+use lode::{Disk, ErrorKind, Lsn, Survive, UnitLabel, Volume};
 use lode_nbd::{Durability, Export, ExportError, ExportErrorKind, Exports, Ticket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,6 +18,9 @@ const ZEROS: usize = 1 << 20;
 /// Extents are looked up in windows of this size, so that no client can ask for a list without end.
 const WINDOW: u64 = 1 << 30;
 
+/// What stands between a volume and the label of a unit.
+const IN_UNIT: &str = "?unit=";
+
 /// Reads of one connection that may wait for the device at once.
 const READS: usize = 8;
 
@@ -23,6 +30,7 @@ type Outcome<T> = Result<T, ExportError>;
 pub struct Volumes {
     disk: Disk,
     read_only: bool,
+    shelf: Arc<Shelf>,
 }
 
 /// One of them, open for one connection.
@@ -89,8 +97,8 @@ fn survive(until: Durability) -> Survive {
 
 impl Volumes {
     /// The volumes of `disk`.
-    pub fn new(disk: Disk, read_only: bool) -> Self {
-        Volumes { disk, read_only }
+    pub fn new(disk: Disk, read_only: bool, shelf: Arc<Shelf>) -> Self {
+        Volumes { disk, read_only, shelf }
     }
 }
 
@@ -100,10 +108,25 @@ impl Exports for Volumes {
         for snapshot in self.disk.snapshots() {
             names.extend(snapshot.volumes.iter().map(|volume| format!("{volume}@{}", snapshot.name)));
         }
+        for label in self.disk.units().map_err(refused)?.into_iter().map(|unit| unit.label).filter(|l| !l.is_empty()) {
+            names.extend(self.disk.volume_names().iter().map(|volume| format!("{volume}{IN_UNIT}{label}")));
+        }
         Ok(names)
     }
 
     fn open(&self, name: &str) -> Outcome<Arc<dyn Export>> {
+        if let Some((name, label)) = name.split_once(IN_UNIT) {
+            let volume = self.disk.volume(name).map_err(refused)?;
+            let shared = if self.read_only {
+                self.shelf.resume(&self.disk, label)
+            } else {
+                let label = UnitLabel { label: label.to_owned(), made: crate::now(), ..UnitLabel::default() };
+                self.shelf.resume_or_begin(&self.disk, &label)
+            };
+            let shared = shared.map_err(refused)?;
+            let read_only = self.read_only || volume.is_snapshot();
+            return Ok(Arc::new(InUnit::new(self.disk.clone(), volume, shared, read_only)));
+        }
         let volume = self.disk.volume(name).map_err(refused)?;
         let read_only = self.read_only || volume.is_snapshot();
         Ok(Arc::new(Served { disk: self.disk.clone(), volume, read_only, habit: Habit::default() }))

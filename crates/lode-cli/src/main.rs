@@ -15,10 +15,12 @@ mod control;
 mod exports;
 mod failure;
 mod image;
+mod leases;
 mod output;
 mod progress;
 mod random;
 mod session;
+mod shelf;
 mod size;
 mod text;
 
@@ -26,6 +28,12 @@ use arguments::Arguments;
 use control::client::{self, Outcome};
 use failure::{Code, Failure, Result};
 use std::process::ExitCode;
+
+/// Now, in nanoseconds since 1970.
+fn now() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+}
 
 fn main() -> ExitCode {
     match run() {

@@ -5,6 +5,7 @@
 
 use crate::control::peer::{Input, Output, Peer};
 use crate::failure::{Failure, Result};
+use crate::shelf::Shelf;
 use lode::Disk;
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
@@ -12,6 +13,7 @@ use std::io::{IsTerminal, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// A command that is run for a client.
 pub struct Session {
@@ -19,6 +21,8 @@ pub struct Session {
     pub peer: Rc<Peer>,
     /// The disk that is served.
     pub disk: Disk,
+    /// Units that connections are bound to.
+    pub shelf: Arc<Shelf>,
     /// The argument that names it.
     pub image: PathBuf,
     /// The client's working directory.
@@ -54,6 +58,11 @@ pub fn within<T>(session: Session, work: impl FnOnce() -> T) -> T {
 /// The disk that is served, if the argument `image` means it.
 pub fn served(image: &Path) -> Option<Disk> {
     current().filter(|session| session.image == image).map(|session| session.disk.clone())
+}
+
+/// The units that connections of the server are bound to.
+pub fn shelf() -> Option<Arc<Shelf>> {
+    current().map(|session| Arc::clone(&session.shelf))
 }
 
 /// Standard input.

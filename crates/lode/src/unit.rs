@@ -16,6 +16,7 @@ mod blocks;
 mod commit;
 mod conflicts;
 pub(crate) mod ending;
+mod extents;
 mod image;
 mod large;
 mod lists;

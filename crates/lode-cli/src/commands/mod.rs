@@ -5,6 +5,7 @@
 
 pub mod bench;
 pub mod check;
+pub mod clone;
 pub mod completions;
 pub mod create;
 pub mod diff;
@@ -21,6 +22,7 @@ pub mod scrub;
 pub mod send;
 pub mod serve;
 pub mod snapshot;
+pub mod unit;
 pub mod volume;
 
 use crate::arguments::Command;
@@ -37,6 +39,8 @@ pub fn run(command: Command) -> Result<Code> {
         Command::Info(arguments) => info::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Scrub(arguments) => scrub::run(&arguments),
+        Command::Unit(command) => unit::run(&command),
+        Command::Clone(command) => clone::run(&command),
         Command::Recluster(arguments) => recluster::run(&arguments),
         Command::Repair(arguments) => repair::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),

@@ -3,6 +3,8 @@
 use crate::control::server::Control;
 use crate::exports::Volumes;
 use crate::failure::{Code, Failure, Result};
+use crate::leases::Leases;
+use crate::shelf::Shelf;
 use crate::{image, output, text};
 use listenfd::ListenFd;
 use lode::{Disk, OpenOptions};
@@ -23,7 +25,8 @@ Examples:
   nbdcopy image.raw 'nbd+unix:///data?socket=/tmp/lode.sock'
   lode serve disk.lode --listen 127.0.0.1:10809
 
-The name of an export is the name of its volume. A reply to a write means that it survives kill -9 of
+The name of an export is the name of its volume; VOLUME@SNAPSHOT is the volume as a snapshot sees it, and
+VOLUME?unit=LABEL as a unit sees it, for reading and writing (`lode unit`, `lode clone`). A reply to a write means that it survives kill -9 of
 this server; a reply to a flush, or to a write with FUA, that it survives a power cut. SIGTERM and
 SIGINT let running requests finish (at most --drain seconds) and close the disk. The unix socket can be
 used by its owner only.
@@ -68,13 +71,16 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
     let disk = image::open_with(&arguments.disk, &options)?;
     let opened = started.elapsed();
     image::closing(disk, |disk| {
-        let server = start(arguments, disk)?;
-        let control = Control::start(&arguments.disk, disk);
+        let shelf = Arc::new(Shelf::default());
+        let server = start(arguments, disk, &shelf)?;
+        let control = Control::start(&arguments.disk, disk, &shelf);
+        let leases = Leases::start(disk, arguments.read_only);
         output::print(&greeting(arguments, disk, server.address(), opened, &control)?)?;
         // The iterator ends only when its handle is closed, which nobody does.
         let _ = signals.forever().next();
         let until = Instant::now() + Duration::from_secs(arguments.drain);
         let report = server.drain(until.saturating_duration_since(Instant::now()));
+        leases.stop();
         if let Ok(control) = control {
             control.drain(until.saturating_duration_since(Instant::now()));
         }
@@ -83,7 +89,7 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
     })
 }
 
-fn start(arguments: &Arguments, disk: &Disk) -> Result<Server> {
+fn start(arguments: &Arguments, disk: &Disk, shelf: &Arc<Shelf>) -> Result<Server> {
     let listener = match (&arguments.socket, &arguments.listen) {
         (Some(path), _) => Listener::unix(path).map_err(|error| refused(&image::show(path), error)),
         (None, Some(address)) => {
@@ -91,7 +97,7 @@ fn start(arguments: &Arguments, disk: &Disk) -> Result<Server> {
         }
         (None, None) => given(arguments.allow_remote),
     }?;
-    let exports = Arc::new(Volumes::new(disk.clone(), arguments.read_only));
+    let exports = Arc::new(Volumes::new(disk.clone(), arguments.read_only, Arc::clone(shelf)));
     Server::start(listener, exports, Limits::default()).map_err(|error| Failure::io("serve: starting", error))
 }
 

@@ -8,6 +8,7 @@ use crate::commands;
 use crate::failure::{Code, During, Failure, Result};
 use crate::image::show;
 use crate::session::{self, Session};
+use crate::shelf::Shelf;
 use lode::Disk;
 use lode_nbd::Listener;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -36,6 +37,7 @@ const STACK: usize = 8 << 20;
 /// What the threads share.
 struct Shared {
     disk: Disk,
+    shelf: Arc<Shelf>,
     image: (u64, u64),
     world: String,
     /// No more commands are accepted.
@@ -55,11 +57,12 @@ pub struct Control {
 
 impl Control {
     /// Listens for commands on `disk`, which is in `image`.
-    pub fn start(image: &Path, disk: &Disk) -> Result<Control> {
+    pub fn start(image: &Path, disk: &Disk, shelf: &Arc<Shelf>) -> Result<Control> {
         let place = place::of(image, true)?;
         let failed = |error| Failure::io(show(&place.shown), error);
         let shared = Arc::new(Shared {
             disk: disk.clone(),
+            shelf: Arc::clone(shelf),
             image: place::identity(image).map_err(failed)?,
             world: world(),
             closing: AtomicBool::new(false),
@@ -180,6 +183,7 @@ impl Shared {
         let session = Session {
             peer: Rc::clone(peer),
             disk: self.disk.clone(),
+            shelf: Arc::clone(&self.shelf),
             image,
             directory: request.directory,
             umask: request.umask,

@@ -19,3 +19,4 @@ mod serving;
 mod snapshots;
 mod streams;
 mod support;
+mod units;

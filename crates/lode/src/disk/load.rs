@@ -6,8 +6,9 @@ use crate::error::{Error, Result};
 use crate::map::leaf::Leaf;
 use crate::map::{Pending, Slot, page};
 use crate::objects;
-use crate::state::LeafKey;
+use crate::state::{ColdLeaf, LeafKey, State};
 use crate::types::{ListId, Location, len_u64};
+use smallvec::SmallVec;
 
 /// Memory is summed up whenever so many leaves are new.
 const LOOK_EVERY: u64 = 256;
@@ -22,6 +23,29 @@ impl Inner {
             match cold {
                 None => return Ok(()),
                 Some(key) => self.load(key)?,
+            }
+        }
+    }
+
+    /// For which blocks, of `count` from `first` on, something is so: all asked in one hold.
+    pub fn which(
+        &self,
+        first: u64,
+        count: usize,
+        so: impl Fn(&State, u64) -> std::result::Result<bool, ColdLeaf>,
+    ) -> Result<SmallVec<[bool; 8]>> {
+        let mut gathering = None;
+        loop {
+            let found: std::result::Result<SmallVec<[bool; 8]>, ColdLeaf> = {
+                let core = self.core.lock();
+                (first..first + len_u64(count)).map(|block| so(&core.state, block)).collect()
+            };
+            match found {
+                Ok(found) => return Ok(found),
+                Err(ColdLeaf(key)) => {
+                    gathering.get_or_insert_with(|| Gathering::new(self));
+                    self.load(key)?;
+                }
             }
         }
     }

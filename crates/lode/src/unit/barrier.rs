@@ -19,7 +19,6 @@ use super::image::{self, Image};
 use super::shadow::Shadow;
 use super::{Reserved, Unit};
 use crate::disk::Inner;
-use crate::disk::load::Gathering;
 use crate::disk::read::View;
 use crate::disk::space::Claim;
 use crate::disk::units::Entry;
@@ -300,22 +299,9 @@ impl Unit {
             Some(found) => matches!(found, Shadow::Kept),
             None => !shadow.is_fresh(block),
         };
-        let mut gathering = None;
-        loop {
-            let found: std::result::Result<SmallVec<[bool; 8]>, _> = {
-                let core = self.disk.core.lock();
-                let there = |block| Ok(asked(block) && !core.state.place(own, block)?.is_none());
-                (first..first + len_u64(count)).map(there).collect()
-            };
-            match found {
-                Ok(found) if found.contains(&true) => return Ok(found),
-                Ok(_) => return Ok(SmallVec::new()),
-                Err(crate::state::ColdLeaf(key)) => {
-                    gathering.get_or_insert_with(|| Gathering::new(&self.disk));
-                    self.disk.load(key)?;
-                }
-            }
-        }
+        let found =
+            self.disk.which(first, count, |state, block| Ok(asked(block) && !state.place(own, block)?.is_none()))?;
+        Ok(if found.contains(&true) { found } else { SmallVec::new() })
     }
 
     /// Whether the unit has a version of a block: in memory, or as of its last barrier.

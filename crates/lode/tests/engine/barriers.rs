@@ -337,7 +337,14 @@ fn a_clone_is_a_unit_on_a_snapshot() {
     let idle = disk.begin_labelled(&of("idle"), &UnitOptions::default()).unwrap();
     assert_eq!([0, 15].map(|at| block(&clone, &volume, at)), [1, 1]);
     clone.write_at(&volume, 15 * BLOCK, &[3; 512]).unwrap();
+    clone.discard(&volume, 3 * BLOCK, BLOCK).unwrap();
+    let stored = |unit: &Unit| {
+        let extents = unit.extents(&volume, 0, 16 * BLOCK).unwrap();
+        extents.into_iter().map(|extent| (extent.bytes / BLOCK, extent.allocated)).collect::<Vec<_>>()
+    };
+    assert_eq!(stored(&clone), [(3, true), (1, false), (12, true)]);
     clone.barrier(b"").unwrap();
+    assert_eq!(stored(&clone), [(3, true), (1, false), (12, true)]);
     disk.delete_snapshot("monday").unwrap();
     assert!(disk.snapshots().is_empty());
     while disk.maintain().unwrap() {}

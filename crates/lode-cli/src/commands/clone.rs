@@ -1,0 +1,75 @@
+//! `lode clone`: writable clones of what a snapshot sees.
+
+use super::unit;
+use super::volume::change;
+use crate::failure::{Code, Result};
+use clap::Subcommand;
+use lode::UnitOptions;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const EXAMPLES: &str = "\
+Examples:
+  lode snapshot create disk.lode monday
+  lode clone create disk.lode try monday
+  qemu-nbd ... 'nbd+unix:///data?unit=try?socket=/tmp/lode.sock'
+  lode clone merge disk.lode try
+  lode clone drop disk.lode try
+
+A clone is a unit that sees a snapshot: made in no time, it costs what is written to it. Its volumes are the
+exports VOLUME?unit=NAME of `lode serve`. It lives, through restarts and crashes, until what was written to it
+is merged into the volumes as they are then, all at once, or dropped. The snapshot's name may be deleted before.";
+
+/// What `lode clone` takes.
+#[derive(Subcommand)]
+#[command(after_help = EXAMPLES)]
+pub enum Command {
+    /// Make a clone of what a snapshot sees
+    #[command(after_help = EXAMPLES)]
+    Create {
+        /// The disk
+        disk: PathBuf,
+        /// The name of the clone
+        name: String,
+        /// The snapshot
+        snapshot: String,
+        /// Drop it after so long, unless somebody is connected to it (10m, 2h, 7days)
+        #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+        keep: Option<Duration>,
+    },
+    /// List the clones, and other open units
+    List {
+        /// The disk
+        disk: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write what was written to a clone to the volumes as they are now, all or nothing
+    Merge {
+        /// The disk
+        disk: PathBuf,
+        /// The clone
+        name: String,
+    },
+    /// Drop a clone with all that was written to it
+    Drop {
+        /// The disk
+        disk: PathBuf,
+        /// The clone
+        name: String,
+    },
+}
+
+/// Runs one of them.
+pub fn run(command: &Command) -> Result<Code> {
+    match command {
+        Command::Create { disk, name, snapshot, keep } => {
+            let label = unit::labelled(name, *keep, Some(snapshot.clone()));
+            change(disk, |disk| unit::begin(disk, &label, &UnitOptions::default()))
+        }
+        Command::List { disk, json } => unit::list(disk, *json, "no clones"),
+        Command::Merge { disk, name } => change(disk, |disk| unit::commit(disk, name)),
+        Command::Drop { disk, name } => change(disk, |disk| unit::abort(disk, name)),
+    }
+}

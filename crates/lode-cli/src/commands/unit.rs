@@ -1,0 +1,225 @@
+//! `lode unit`: units that stay open, to be looked at, committed or aborted.
+
+use super::volume::change;
+use crate::failure::{Code, Failure, Result};
+use crate::{image, output, session, size, text};
+use clap::Subcommand;
+use lode::{
+    Disk, Survive, Unit, UnitConflicts, UnitId, UnitInfo, UnitLabel, UnitOptions, UnitState, UnitStatus, UnitView,
+};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+const EXAMPLES: &str = "\
+Examples:
+  lode unit begin disk.lode upgrade
+  nbdcopy new.raw 'nbd+unix:///data?unit=upgrade?socket=/tmp/lode.sock'
+  lode unit list disk.lode
+  lode unit commit disk.lode upgrade
+
+What is written through the export VOLUME?unit=LABEL belongs to the unit LABEL, which begins with the first
+connection if it is not open: nobody else sees it before the commit, and then all of it at once. The unit
+stays open when its connections end, and after a crash, until it is committed or aborted.";
+
+/// What `lode unit` takes.
+#[derive(Subcommand)]
+#[command(after_help = EXAMPLES)]
+pub enum Command {
+    /// Begin a unit
+    #[command(after_help = EXAMPLES)]
+    Begin {
+        /// The disk
+        disk: PathBuf,
+        /// The label of the unit
+        label: String,
+        /// It sees the disk as it is now, whatever others change meanwhile
+        #[arg(long)]
+        frozen: bool,
+        /// When the commit is refused: never, if others changed what it wrote, or also what it read
+        #[arg(long, value_name = "WHEN", value_parser = ["never", "written", "read"], default_value = "never")]
+        conflicts: String,
+        /// Abort it after so long, unless somebody is connected to it (10m, 2h, 7days)
+        #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+        keep: Option<Duration>,
+    },
+    /// List the open units
+    List {
+        /// The disk
+        disk: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make everything that a unit did count, all at once
+    Commit {
+        /// The disk
+        disk: PathBuf,
+        /// The label, or the number of one without a label
+        unit: String,
+    },
+    /// End a unit as if it had never been
+    Abort {
+        /// The disk
+        disk: PathBuf,
+        /// The label, or the number of one without a label
+        unit: String,
+    },
+    /// Tell what became of a unit
+    Status {
+        /// The disk
+        disk: PathBuf,
+        /// Its number, as `lode unit list` shows it
+        number: u64,
+    },
+}
+
+/// Runs one of them.
+pub fn run(command: &Command) -> Result<Code> {
+    match command {
+        Command::Begin { disk, label, frozen, conflicts, keep } => {
+            let options = UnitOptions {
+                view: if *frozen { UnitView::Frozen } else { UnitView::Moving },
+                conflicts: match &conflicts[..] {
+                    "written" => UnitConflicts::Written,
+                    "read" => UnitConflicts::Read,
+                    _ => UnitConflicts::Allowed,
+                },
+            };
+            let label = labelled(label, *keep, None);
+            change(disk, |disk| begin(disk, &label, &options))
+        }
+        Command::List { disk, json } => list(disk, *json, "no open units"),
+        Command::Commit { disk, unit } => change(disk, |disk| commit(disk, unit)),
+        Command::Abort { disk, unit } => change(disk, |disk| abort(disk, unit)),
+        Command::Status { disk, number } => status(disk, *number),
+    }
+}
+
+/// A label that begins now.
+pub(super) fn labelled(label: &str, keep: Option<Duration>, snapshot: Option<String>) -> UnitLabel {
+    let made = crate::now();
+    let until = keep.map_or(0, |keep| made.saturating_add(u64::try_from(keep.as_nanos()).unwrap_or(u64::MAX)));
+    UnitLabel { label: label.to_owned(), made, until, snapshot }
+}
+
+/// Begins a unit that outlives this command.
+pub(super) fn begin(disk: &Disk, label: &UnitLabel, options: &UnitOptions) -> Result<()> {
+    let mut unit = disk.begin_labelled(label, options)?;
+    unit.barrier(b"")?;
+    output::line(format!("{}: unit {}", text::safe(&label.label), unit.id().0))
+}
+
+/// Does something with a unit that is open, also if connections are bound to it; what is left of it stays with them.
+fn with<T>(disk: &Disk, unit: &str, work: impl FnOnce(&mut Option<Unit>) -> Result<T>) -> Result<T> {
+    let number = unit.parse().ok().map(UnitId);
+    let label = match disk.unit_labelled(unit) {
+        Err(_) if number.is_some() => {
+            return work(&mut Some(disk.resume_unit(number.expect("asked just now"))?));
+        }
+        found => found.map(|_| unit)?,
+    };
+    match session::shelf() {
+        Some(shelf) => work(&mut shelf.resume(disk, label)?.lock()),
+        None => work(&mut Some(disk.resume(label)?)),
+    }
+}
+
+/// Commits a unit by its name.
+pub(super) fn commit(disk: &Disk, unit: &str) -> Result<()> {
+    with(disk, unit, |open| {
+        let done = open.as_mut().expect("it is open").try_commit().map_err(|error| {
+            Failure::from(error).during(format!("unit {}: nothing was changed, it is still open", text::safe(unit)))
+        })?;
+        *open = None;
+        Ok(disk.flush_up_to(done, Survive::Power)?)
+    })
+}
+
+/// Aborts a unit by its name.
+pub(super) fn abort(disk: &Disk, unit: &str) -> Result<()> {
+    with(disk, unit, |open| {
+        if let Some(unit) = open.take() {
+            unit.abort();
+        }
+        Ok(())
+    })
+}
+
+#[derive(Serialize)]
+struct Listed {
+    unit: u64,
+    label: String,
+    begun: Option<String>,
+    kept_until: Option<String>,
+    state: &'static str,
+    /// Bytes of the blocks that it had changed at its last barrier.
+    changed_bytes: u64,
+    /// The snapshot that it sees.
+    snapshot: Option<String>,
+    damage: Option<String>,
+}
+
+fn time(nanoseconds: u64) -> Option<String> {
+    let time = SystemTime::UNIX_EPOCH + Duration::from_nanos(nanoseconds);
+    (nanoseconds > 0).then(|| humantime::format_rfc3339_seconds(time).to_string())
+}
+
+impl Listed {
+    fn new(unit: UnitInfo) -> Self {
+        Listed {
+            unit: unit.id.0,
+            label: unit.label,
+            begun: time(unit.made),
+            kept_until: time(unit.until),
+            state: match unit.state {
+                UnitState::InUse => "in use",
+                UnitState::Kept => "kept",
+                UnitState::Dormant => "dormant",
+            },
+            changed_bytes: unit.bytes,
+            snapshot: unit.snapshot.map(|name| if name.is_empty() { "(a moment)".into() } else { name }),
+            damage: unit.damage,
+        }
+    }
+}
+
+/// Lists the open units.
+pub(super) fn list(path: &Path, json: bool, none: &str) -> Result<Code> {
+    let units: Vec<Listed> =
+        image::closing(image::open_read_only(path)?, |disk| Ok(disk.units()?.into_iter().map(Listed::new).collect()))?;
+    if json {
+        output::json(&units)?;
+        return Ok(Code::Done);
+    }
+    if units.is_empty() {
+        output::line(none)?;
+        return Ok(Code::Done);
+    }
+    let mut rows =
+        vec![["UNIT", "LABEL", "BEGUN", "STATE", "CHANGED", "SEES", "KEPT UNTIL"].map(String::from).to_vec()];
+    for unit in &units {
+        rows.push(vec![
+            unit.unit.to_string(),
+            text::safe(&unit.label),
+            unit.begun.clone().unwrap_or_default(),
+            unit.damage.as_ref().map_or(unit.state, |_| "damaged").to_owned(),
+            size::show(unit.changed_bytes),
+            text::safe(unit.snapshot.as_deref().unwrap_or("what is committed")),
+            unit.kept_until.clone().unwrap_or_else(|| "it ends".into()),
+        ]);
+    }
+    output::print(&text::table(&rows))?;
+    Ok(Code::Done)
+}
+
+fn status(path: &Path, number: u64) -> Result<Code> {
+    let status = image::closing(image::open_read_only(path)?, |disk| Ok(disk.unit_status(UnitId(number))?))?;
+    output::line(match status {
+        UnitStatus::Open => "open".into(),
+        UnitStatus::Committed(position) => format!("committed before position {}", position.0),
+        UnitStatus::Aborted => "aborted".into(),
+        UnitStatus::Forgotten => "forgotten: it ended too long ago".into(),
+    })?;
+    Ok(Code::Done)
+}
