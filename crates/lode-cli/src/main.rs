@@ -10,12 +10,12 @@
 
 mod arguments;
 mod bench;
+mod chores;
 mod commands;
 mod control;
 mod exports;
 mod failure;
 mod image;
-mod leases;
 mod output;
 mod progress;
 mod random;

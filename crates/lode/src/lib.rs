@@ -68,6 +68,7 @@ pub use disk::options::{
     UnitConflicts, UnitOptions, UnitView, VolumeInfo, VolumeOptions,
 };
 pub use disk::outcomes::UnitStatus;
+pub use disk::schedules::{Scheduled, SnapshotSchedule};
 pub use disk::units::{UnitInfo, UnitState};
 pub use error::{Error, ErrorKind, Result};
 pub use format::{describe, records::Compression};

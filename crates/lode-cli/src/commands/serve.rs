@@ -1,9 +1,9 @@
 //! `lode serve`: the volumes of a disk over NBD, until a signal says that it is enough.
 
+use crate::chores::Chores;
 use crate::control::server::Control;
 use crate::exports::Volumes;
 use crate::failure::{Code, Failure, Result};
-use crate::leases::Leases;
 use crate::shelf::Shelf;
 use crate::{image, output, text};
 use listenfd::ListenFd;
@@ -74,13 +74,13 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
         let shelf = Arc::new(Shelf::default());
         let server = start(arguments, disk, &shelf)?;
         let control = Control::start(&arguments.disk, disk, &shelf);
-        let leases = Leases::start(disk, arguments.read_only);
+        let chores = Chores::start(disk, arguments.read_only);
         output::print(&greeting(arguments, disk, server.address(), opened, &control)?)?;
         // The iterator ends only when its handle is closed, which nobody does.
         let _ = signals.forever().next();
         let until = Instant::now() + Duration::from_secs(arguments.drain);
         let report = server.drain(until.saturating_duration_since(Instant::now()));
-        leases.stop();
+        chores.stop();
         if let Ok(control) = control {
             control.drain(until.saturating_duration_since(Instant::now()));
         }

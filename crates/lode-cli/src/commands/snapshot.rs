@@ -1,5 +1,7 @@
 //! `lode snapshot`: take, list and delete snapshots, and go back to one.
 
+mod schedule;
+
 use super::volume::change;
 use crate::failure::{Code, Result};
 use crate::{image, output, size, text};
@@ -55,6 +57,9 @@ pub enum Command {
         #[arg(long, value_name = "NAME")]
         volume: String,
     },
+    /// Take one every so often, and keep so many
+    #[command(subcommand)]
+    Schedule(schedule::Command),
     /// Delete a snapshot; what only it holds is given back
     Delete {
         /// The disk
@@ -78,6 +83,7 @@ pub fn run(command: &Command) -> Result<Code> {
         }),
         Command::Delete { disk, name } => change(disk, |disk| Ok(disk.delete_snapshot(name).map(drop)?)),
         Command::List { disk, json } => list(disk, *json),
+        Command::Schedule(command) => schedule::run(command),
     }
 }
 

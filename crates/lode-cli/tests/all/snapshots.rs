@@ -78,3 +78,39 @@ fn names_of_snapshots_that_make_no_sense_are_refused() {
     assert!(absent.contains("no volume named nobody"), "{absent}");
     assert!(bad(lode(&["snapshot", "delete"]).arg(&disk).arg("t"), 3).contains("no snapshot named t"));
 }
+
+/// A served disk takes what is due by itself, and keeps so many.
+#[test]
+fn schedules_are_kept_while_the_disk_is_served() {
+    let scratch = Scratch::new();
+    let socket = scratch.socket();
+    let disk = scratch.disk("256MiB");
+    let on = |words: &[&str], more: &[&str]| {
+        let mut command = lode(words);
+        command.arg(&disk).args(more);
+        command
+    };
+    good(&mut on(&["volume", "create"], &["data", "--size", "8MiB"]));
+    good(&mut on(&["snapshot", "schedule", "set"], &["often", "--every", "1s", "--keep", "2"]));
+    bad(&mut on(&["snapshot", "schedule", "set"], &["never", "--every", "1ms", "--keep", "2"]), 2);
+    let names = || {
+        let listed = json(&mut on(&["snapshot", "list"], &["--json"]));
+        let names = listed.as_array().unwrap().iter().map(|snapshot| snapshot["name"].as_str().unwrap().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    assert!(good(&mut on(&["snapshot", "schedule", "run"], &[])).contains("taken"));
+    let first = names();
+    assert!(first.len() == 1 && first[0].starts_with("often-20"), "{first:?}");
+    let serving = Serving::start(&disk, &socket.0, &[]);
+    let start = std::time::Instant::now();
+    while names().contains(&first[0]) {
+        assert!(start.elapsed() < std::time::Duration::from_secs(60), "the first one is still there: {:?}", names());
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    assert!(names().len() <= 3);
+    good(&mut on(&["snapshot", "schedule", "remove"], &["often"]));
+    let listed = json(&mut on(&["snapshot", "schedule", "list"], &["--json"]));
+    assert_eq!(listed.as_array().map(Vec::len), Some(0));
+    serving.stop();
+    sound(&disk);
+}

@@ -106,7 +106,10 @@ fn units_by_the_command_alone() {
     assert!(listed[0]["kept_until"].is_string() && listed[0]["begun"].is_string());
     good(&mut on(&disk, &["unit", "abort"], &[&number]));
     assert_eq!(good(&mut on(&disk, &["unit", "list"], &[])).trim(), "no open units");
-    assert!(good(&mut on(&disk, &["unit", "status"], &[&number])).starts_with("forgotten"), "the disk was closed since");
+    assert!(
+        good(&mut on(&disk, &["unit", "status"], &[&number])).starts_with("forgotten"),
+        "the disk was closed since"
+    );
     bad(&mut on(&disk, &["unit", "abort"], &[&number]), 3);
     sound(&disk);
 }

@@ -19,6 +19,7 @@ pub(crate) mod pace;
 pub(crate) mod put;
 pub(crate) mod read;
 mod recount;
+pub(crate) mod schedules;
 pub(crate) mod space;
 mod stored;
 pub(crate) mod snapshots;

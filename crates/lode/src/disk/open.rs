@@ -9,6 +9,7 @@ use super::options::{
     Counters, DiskInfo, FormatOptions, OpenOptions, SnapshotInfo, SnapshotOptions, UnitOptions, VolumeInfo,
     VolumeOptions,
 };
+use super::schedules::{Scheduled, SnapshotSchedule};
 use super::space::Claim;
 use super::{Core, Effort, Inner, Rooted, read};
 use crate::error::{Error, ErrorKind, Result};
@@ -219,6 +220,28 @@ impl Disk {
     /// Bytes that only this snapshot holds: they come back when it is deleted. Cost: reads what it keeps. `NotFound`.
     pub fn snapshot_space(&self, name: &str) -> Result<u64> {
         self.inner.space_of(name)
+    }
+
+    /// Makes a schedule of snapshots, or changes the one of this name. `NotFound`, `InvalidArgument`, `Full`.
+    pub fn set_schedule(&self, schedule: &SnapshotSchedule) -> Result<Lsn> {
+        self.inner.set_schedule(schedule)
+    }
+
+    /// All schedules, by name.
+    pub fn schedules(&self) -> Vec<SnapshotSchedule> {
+        self.inner.list_schedules()
+    }
+
+    /// Forgets a schedule. Its snapshots stay. `NotFound`.
+    pub fn remove_schedule(&self, name: &str) -> Result<Lsn> {
+        self.inner.remove_schedule(name)
+    }
+
+    /// Takes the snapshots that are due at `now`, in nanoseconds since 1970, and deletes those that are too many. A
+    /// snapshot is named after its schedule and what `when` calls its time. The disk has no clock: whoever has it open
+    /// calls this now and then. Cost: the number of snapshots. `Full`.
+    pub fn run_schedules(&self, now: u64, when: &dyn Fn(u64) -> String) -> Result<Scheduled> {
+        self.inner.run_schedules(now, when)
     }
 
     /// A volume as a snapshot sees it, by the name that it had then. Read-only. `NotFound`.

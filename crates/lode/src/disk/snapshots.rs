@@ -29,6 +29,7 @@ impl Core {
         made: u64,
         members: Vec<ListId>,
         origin: Option<Origin>,
+        schedule: ListId,
     ) -> SnapshotId {
         let snapshot = self.state.next_list;
         self.write_record(&Record::List(ListMeta {
@@ -41,7 +42,7 @@ impl Core {
             name: name.to_owned(),
             parent: ListId(0),
             snapshot: SnapshotId(0),
-            cut: 0,
+            cut: schedule.0.into(),
             made,
             members,
             origin,
@@ -53,6 +54,11 @@ impl Core {
 impl Inner {
     /// One record: takes the same time whatever is on the disk, and holds up nobody.
     pub fn take_snapshot(&self, name: &str, options: &SnapshotOptions) -> Result<Lsn> {
+        self.take_snapshot_by(name, options, ListId(0))
+    }
+
+    /// As `take_snapshot`, by a schedule.
+    pub(super) fn take_snapshot_by(&self, name: &str, options: &SnapshotOptions, schedule: ListId) -> Result<Lsn> {
         check_name("a snapshot", name)?;
         let room = LIST_RECORD + len_u32(options.volumes.len()) * 4;
         if options.volumes.len() > MEMBERS_MAX || room > self.shape.batch_bytes - self.shape.head {
@@ -81,7 +87,7 @@ impl Inner {
                         Error::new(ErrorKind::NotFound, format!("there is no volume named {volume}"))
                     })?);
             }
-            core.write_snapshot(name, options.made, members, None);
+            core.write_snapshot(name, options.made, members, None, schedule);
             Ok(core.writer.lsn)
         })?
     }
@@ -93,7 +99,7 @@ impl Inner {
             if !core.promises(holes + self.shape.list_charge()) {
                 return Err(self.full(core, holes + self.shape.list_charge()));
             }
-            Ok(core.write_snapshot("", 0, Vec::new(), None))
+            Ok(core.write_snapshot("", 0, Vec::new(), None, ListId(0)))
         })?
     }
 

@@ -87,7 +87,8 @@ record! {
         /// 0 there, 1 deleted and being drained, 2 deleted and seen by snapshots, 3 layer, 4 snapshot, 5 deleted
         /// snapshot.
         6 state: u8,
-        /// 0 indexed, 1 table of ordered lists, 2 table of the blocks of a pool, 3 pool of blocks, 4 shadow, 5 unit.
+        /// 0 indexed, 1 table of ordered lists, 2 table of the blocks of a pool, 3 pool of blocks, 4 shadow, 5 unit,
+        /// 6 schedule of snapshots.
         7 form: u8,
         /// Its size in bytes; a unit: bytes of its image, none before its first barrier is whole.
         8 bytes: u64,
@@ -102,10 +103,11 @@ record! {
         /// snapshot that came in a stream: its number there; else zero.
         28 snapshot: u32,
         /// A snapshot or unit: when it was taken or begun, as its maker says, in nanoseconds since 1970. A shadow: its
-        /// unit.
+        /// unit. A schedule: the time from one snapshot to the next, in nanoseconds.
         32 made: u64,
         /// A layer: what it does not have from this block on was a hole. A shadow: it has at most so many blocks. A
-        /// unit: its number.
+        /// unit: its number. A schedule: how many snapshots are kept. A
+        /// snapshot: the schedule that took it, if one did.
         40 cut: u64,
     }
 }
@@ -229,19 +231,22 @@ pub(crate) enum Form {
     Shadow,
     /// A unit as it was at its last barrier: its image, but for the blocks.
     Unit,
+    /// When snapshots are taken, and how many are kept. It has no blocks.
+    Schedule,
 }
 
 impl Form {
-    const ALL: [Form; 6] = [Form::Indexed, Form::Lists, Form::Blocks, Form::Pool, Form::Shadow, Form::Unit];
+    const ALL: [Form; 7] =
+        [Form::Indexed, Form::Lists, Form::Blocks, Form::Pool, Form::Shadow, Form::Unit, Form::Schedule];
 
     /// Its rows are no blocks of data.
     pub fn is_table(self) -> bool {
         matches!(self, Form::Lists | Form::Blocks)
     }
 
-    /// A unit's own: no snapshot sees it.
+    /// No snapshot sees it: a unit's own, or a schedule.
     pub fn is_private(self) -> bool {
-        matches!(self, Form::Shadow | Form::Unit)
+        matches!(self, Form::Shadow | Form::Unit | Form::Schedule)
     }
 }
 
@@ -313,7 +318,7 @@ impl ListMeta {
             state: u8::try_from(ListState::ALL.iter().position(|state| *state == self.state).expect("one of all"))
                 .expect("six states"),
             form: u8::try_from(Form::ALL.iter().position(|form| *form == self.form).expect("one of all"))
-                .expect("six forms"),
+                .expect("seven forms"),
             bytes: self.bytes,
             name: len_u32(self.name.len()),
             members: len_u32(self.members.len()),

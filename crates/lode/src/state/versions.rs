@@ -302,6 +302,7 @@ impl State {
             Form::Shadow => format!("what unit {} has of {}", meta.made, self.label(meta.parent)),
             Form::Unit if meta.name.is_empty() => format!("unit {}", meta.cut),
             Form::Unit => format!("unit {}", meta.name),
+            Form::Schedule => format!("schedule {}", meta.name),
         };
         let of = snapshot.and_then(|snapshot| self.lists.get(&ListId(snapshot.0)));
         match of {

@@ -115,7 +115,7 @@ impl Unit {
     pub(super) fn write_ending(&self, core: &mut Core) {
         if let Some(ending) = &self.ending {
             crate::mark("unit: a snapshot taken by a commit");
-            core.write_snapshot(&ending.snapshot, ending.made, vec![ending.list], Some(ending.origin));
+            core.write_snapshot(&ending.snapshot, ending.made, vec![ending.list], Some(ending.origin), ListId(0));
         }
     }
 }

@@ -17,6 +17,7 @@ mod rules_space;
 mod rules_tables;
 mod rules_threads;
 mod rules_units;
+mod schedules;
 mod sizes;
 mod snapshots;
 mod streams;

@@ -1,0 +1,166 @@
+//! Schedules of snapshots: one every so often, of which so many are kept. The disk keeps the schedules; it has no clock,
+//! so somebody who has one says what time it is.
+
+use super::Inner;
+use super::options::SnapshotOptions;
+use super::space::Claim;
+use super::volumes::{LIST_RECORD, check_name};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::records::{Compression, Form, ListMeta, ListState, Record};
+use crate::types::{ListId, Lsn, SnapshotId, len_u32, len_u64};
+
+/// When snapshots are taken, and how many are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotSchedule {
+    /// Its name, with which the names of its snapshots begin.
+    pub name: String,
+    /// From one to the next, in nanoseconds: at least a second.
+    pub every: u64,
+    /// So many are kept: when there are more, the oldest is deleted.
+    pub keep: u64,
+    /// Of these volumes; none: of all that there are.
+    pub volumes: Vec<String>,
+}
+
+/// What schedules have done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scheduled {
+    /// Snapshots that were taken.
+    pub taken: Vec<String>,
+    /// Snapshots that were deleted.
+    pub deleted: Vec<String>,
+}
+
+/// The shortest time from one snapshot to the next.
+const EVERY_MIN: u64 = 1_000_000_000;
+/// A schedule keeps at most so many.
+const KEEP_MAX: u64 = 100_000;
+/// A schedule is of at most so many volumes, if not of all.
+const VOLUMES_MAX: usize = 64;
+
+impl Inner {
+    fn schedule_metas(&self) -> Vec<ListMeta> {
+        let core = self.core.lock();
+        let metas = core.state.lists.values().map(|list| &list.meta);
+        metas.filter(|meta| meta.form == Form::Schedule && meta.state == ListState::There).cloned().collect()
+    }
+
+    fn schedule_named(&self, name: &str) -> Option<ListMeta> {
+        self.schedule_metas().into_iter().find(|meta| meta.name == name)
+    }
+
+    /// Makes a schedule, or changes the one of this name.
+    pub(super) fn set_schedule(&self, schedule: &SnapshotSchedule) -> Result<Lsn> {
+        check_name("a schedule", &schedule.name)?;
+        let room = LIST_RECORD + 4 * len_u32(schedule.volumes.len());
+        let sound = schedule.every >= EVERY_MIN
+            && (1..=KEEP_MAX).contains(&schedule.keep)
+            && schedule.volumes.len() <= VOLUMES_MAX
+            && room <= self.shape.batch_bytes - self.shape.head;
+        if !sound {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!(
+                    "a schedule of {} volumes, every {} ns, keeping {}: expected at most {VOLUMES_MAX}, fewer on a tiny disk; \
+                     a second or more; 1 to {KEEP_MAX}",
+                    schedule.volumes.len(),
+                    schedule.every,
+                    schedule.keep
+                ),
+            ));
+        }
+        let mut members = Vec::new();
+        for volume in &schedule.volumes {
+            members.push(
+                self.core
+                    .lock()
+                    .state
+                    .names
+                    .get(volume)
+                    .copied()
+                    .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no volume named {volume}")))?,
+            );
+        }
+        let old = self.schedule_named(&schedule.name).map(|meta| meta.list);
+        self.with_room(0, room, Claim::Urgent, |core| {
+            if old.is_none() && !core.promises(self.shape.list_charge()) {
+                return Err(self.full(core, self.shape.list_charge()));
+            }
+            core.write_record(&Record::List(ListMeta {
+                list: old.unwrap_or(ListId(core.state.next_list)),
+                block_shift: 12,
+                compression: Compression::None,
+                state: ListState::There,
+                form: Form::Schedule,
+                bytes: 0,
+                name: schedule.name.clone(),
+                parent: ListId(0),
+                snapshot: SnapshotId(0),
+                cut: schedule.keep,
+                made: schedule.every,
+                members,
+                origin: None,
+            }));
+            Ok(core.writer.lsn)
+        })?
+    }
+
+    /// All schedules, by name.
+    pub(super) fn list_schedules(&self) -> Vec<SnapshotSchedule> {
+        let mut all: Vec<SnapshotSchedule> = self.schedule_metas().iter().map(|meta| self.schedule(meta)).collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+
+    /// In words; volumes that are gone are not named any more.
+    fn schedule(&self, meta: &ListMeta) -> SnapshotSchedule {
+        let core = self.core.lock();
+        let name =
+            |list: &ListId| core.state.lists.get(list).filter(|l| l.meta.is_volume()).map(|l| l.meta.name.clone());
+        let volumes = meta.members.iter().filter_map(name).collect();
+        SnapshotSchedule { name: meta.name.clone(), every: meta.made, keep: meta.cut, volumes }
+    }
+
+    /// Forgets a schedule; its snapshots stay.
+    pub(super) fn remove_schedule(&self, name: &str) -> Result<Lsn> {
+        let meta = self
+            .schedule_named(name)
+            .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no schedule named {name}")))?;
+        self.with_room(0, LIST_RECORD, Claim::Urgent, |core| {
+            core.write_record(&Record::ListGone { list: meta.list });
+            core.writer.lsn
+        })
+    }
+
+    /// Does what is due at `now`. What fails, for want of space, is told and tried again the next time.
+    pub(super) fn run_schedules(&self, now: u64, when: &dyn Fn(u64) -> String) -> Result<Scheduled> {
+        let mut done = Scheduled::default();
+        for meta in self.schedule_metas() {
+            let schedule = self.schedule(&meta);
+            if schedule.volumes.is_empty() && !meta.members.is_empty() {
+                continue; // All of them are gone.
+            }
+            let own = || -> Vec<(String, u64)> {
+                let core = self.core.lock();
+                let snapshots = core.state.versions.names.values().filter_map(|id| core.state.lists.get(&ListId(id.0)));
+                let own = snapshots.map(|list| &list.meta).filter(|snapshot| snapshot.cut == u64::from(meta.list.0));
+                let mut own: Vec<_> = own.map(|snapshot| (snapshot.list, snapshot)).collect();
+                own.sort_unstable_by_key(|(list, _)| *list);
+                own.into_iter().map(|(_, snapshot)| (snapshot.name.clone(), snapshot.made)).collect()
+            };
+            if own().last().is_none_or(|(_, made)| made.saturating_add(schedule.every) <= now) {
+                let name = format!("{}-{}", schedule.name, when(now));
+                let options = SnapshotOptions { volumes: schedule.volumes.clone(), made: now };
+                self.take_snapshot_by(&name, &options, meta.list)?;
+                done.taken.push(name);
+            }
+            let own = own();
+            let many = len_u64(own.len()).saturating_sub(schedule.keep);
+            for (name, _) in own.into_iter().take(crate::types::index64(many)) {
+                self.delete_snapshot(&name)?;
+                done.deleted.push(name);
+            }
+        }
+        Ok(done)
+    }
+}
