@@ -242,7 +242,8 @@ impl Staged {
 
     fn find(&self, row: Row) -> Option<usize> {
         if self.index.is_empty() {
-            return self.rows.iter().position(|change| change.row == row);
+            // Nearly all are of one table: the number tells them apart sooner.
+            return self.rows.iter().position(|change| change.row.at == row.at && change.row.table == row.table);
         }
         self.index.get(&row).copied()
     }
