@@ -585,8 +585,9 @@ fn scrubbed(disk: &Disk, bad: &BTreeSet<(String, u64)>) -> Result<(), String> {
         Ok(report) => report,
         Err(error) => return may_refuse(&error),
     };
-    // What only snapshots see is named after them.
-    let of_volumes = report.damaged.iter().filter(|damage| !damage.volume.contains('@'));
+    // What only snapshots or units see is named after them.
+    let private = |name: &str| name.contains('@') || name.contains("?unit=") || name.starts_with("unit ");
+    let of_volumes = report.damaged.iter().filter(|damage| !private(&damage.volume));
     let named: BTreeSet<(String, u64)> = of_volumes.map(|damage| (damage.volume.clone(), damage.block)).collect();
     if let Some((volume, block)) = bad.difference(&named).next() {
         return Err(format!("scrub does not name {volume} block {block}, which cannot be read"));

@@ -299,7 +299,12 @@ impl State {
             Form::Lists => "the table of ordered lists".to_owned(),
             Form::Blocks => format!("the table of blocks of {} bytes", meta.block_bytes()),
             Form::Pool => format!("blocks of {} bytes of ordered lists", meta.block_bytes()),
-            Form::Shadow => format!("what unit {} has of {}", meta.made, self.label(meta.parent)),
+            Form::Shadow => {
+                let unit = self.versions.units.get(&UnitId(meta.made)).and_then(|unit| self.lists.get(unit));
+                let label = unit.map(|unit| &unit.meta.name).filter(|name| !name.is_empty());
+                let label = label.map_or_else(|| meta.made.to_string(), Clone::clone);
+                format!("{}?unit={label}", self.label(meta.parent))
+            }
             Form::Unit if meta.name.is_empty() => format!("unit {}", meta.cut),
             Form::Unit => format!("unit {}", meta.name),
             Form::Schedule => format!("schedule {}", meta.name),
