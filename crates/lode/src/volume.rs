@@ -16,6 +16,8 @@ use crate::unit::Unit;
 use std::ops::Range;
 use std::sync::Arc;
 
+mod changes;
+
 /// So often an exchange begins again because others have changed what it read.
 const SWAP_TRIES: u32 = 64;
 
@@ -284,47 +286,6 @@ impl Volume {
         self.changeable()?;
         check_range(&self.name, self.size()?, offset, bytes)?;
         self.as_unit(offset, bytes, |unit| unit.discard(self, offset, bytes))
-    }
-
-    /// What may differ from an older snapshot of the same volume: ranges of bytes in order, none touching another. Found
-    /// from the tables alone: the cost follows what changed, not the volume's size. What was written again with the same
-    /// bytes is among it. `InvalidArgument`: no older snapshot of this volume. Architecture, R18.
-    pub fn changes_since(&self, snapshot: &Volume) -> Result<Vec<Range<u64>>> {
-        let older = snapshot.at.filter(|from| self.at.is_none_or(|to| *from <= to));
-        let (Some(from), true) = (older, self.list == snapshot.list && Arc::ptr_eq(&self.disk, &snapshot.disk)) else {
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!("changes of {} since {}: expected an older snapshot of it", self.name, snapshot.name),
-            ));
-        };
-        let (new, old) = (self.size()?, snapshot.size()?);
-        self.disk.fold_all();
-        let (layers, cut) = self.disk.core.lock().state.layers_between(self.list, from, self.at);
-        let mut blocks = Vec::new();
-        // The newest first: what is merged meanwhile goes into older ones.
-        for layer in layers.into_iter().rev() {
-            let mut next = 0;
-            while let Some(number) = self.disk.section_from(layer, next) {
-                next = number + 1;
-                blocks.extend(self.disk.section_blocks(layer, number)?.into_iter().map(|(block, _, _)| block));
-            }
-        }
-        blocks.sort_unstable();
-        blocks.dedup();
-        let block_bytes = u64::from(self.block_bytes);
-        let end = new.max(old);
-        let cut = cut.saturating_mul(block_bytes).min(if new == old { u64::MAX } else { new.min(old) });
-        let changed = blocks.into_iter().map(|block| block * block_bytes..((block + 1) * block_bytes).min(end));
-        let mut ranges: Vec<Range<u64>> = Vec::new();
-        for range in changed.take_while(|range| range.start < cut).chain((cut < end).then_some(cut..end)) {
-            match ranges.last_mut() {
-                Some(last) if last.end >= range.start => last.end = last.end.max(range.end),
-                _ => ranges.push(range),
-            }
-        }
-        // The snapshot may have been deleted meanwhile, and its layer merged away.
-        snapshot.size()?;
-        Ok(ranges)
     }
 
     /// Exchanges what two stretches hold, of one volume or of two, as one operation (*The Logical Disk*, section 5.4). The

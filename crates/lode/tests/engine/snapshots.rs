@@ -260,6 +260,14 @@ fn changes_are_told_from_the_tables_and_a_volume_is_rolled_back() {
     volume.write_at(19 * BLOCK, &stamp(4)).unwrap();
     // What is a hole in both has not changed.
     assert_eq!(blocks(volume.changes_since(&at("two")).unwrap()), [4..8, 9..10, 16..20]);
+    // Of a part, the same cut to it, also within blocks; together the parts are the whole.
+    let part = |from: u64, to: u64| volume.changes_within(&at("two"), from, to - from).unwrap();
+    assert_eq!(blocks(part(6 * BLOCK, 10 * BLOCK)), [6..8, 9..10]);
+    assert_eq!(part(5 * BLOCK + 100, 5 * BLOCK + 200), vec![5 * BLOCK + 100..5 * BLOCK + 200]);
+    assert_eq!((part(0, 4 * BLOCK), part(10 * BLOCK, 16 * BLOCK), part(7, 7)), (vec![], vec![], vec![]));
+    assert_eq!(part(0, 20 * BLOCK), volume.changes_since(&at("two")).unwrap());
+    assert_eq!(volume.changes_within(&at("two"), 20 * BLOCK, 1).unwrap_err().kind(), ErrorKind::OutOfRange);
+    assert_eq!(at("one").changes_within(&at("two"), 0, 0).unwrap_err().kind(), ErrorKind::InvalidArgument);
 
     for (name, expected) in [
         ("two", [1, 1, 2, 0, 1, 1, 1, 1, 0, 2, 0, 0, 0, 0, 0, 0]),
