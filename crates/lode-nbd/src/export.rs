@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::error::ExportError;
+use crate::error::{ExportError, ExportErrorKind};
 
 /// Which failures a request survives once it has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +38,21 @@ pub trait Exports: Send + Sync {
 
     /// Opens an export for one connection (N4). The server drops it when the connection ends.
     fn open(&self, name: &str) -> Result<Arc<dyn Export>, ExportError>;
+
+    /// The metadata contexts that an export offers beside `base:allocation`: `NAMESPACE:LEAF` each, none twice, in the
+    /// order in which they are shown. Opens nothing (N4). [`Export::context`] knows the same names.
+    fn contexts(&self, name: &str) -> Result<Vec<String>, ExportError> {
+        let _ = name;
+        Ok(Vec::new())
+    }
+}
+
+/// A metadata context of an open export: what its name meant when the export was opened, for as long as the connection
+/// lasts.
+pub trait Context: Send {
+    /// What the context says from `offset` on, as lengths in bytes and flags. At least one, none empty; together they may
+    /// cover less than `bytes`, and what is beyond is cut off.
+    fn extents(&self, offset: u64, bytes: u64) -> Result<Vec<(u64, u32)>, ExportError>;
 }
 
 /// A disk as a client sees it.
@@ -116,4 +131,9 @@ pub trait Export: Send + Sync {
     /// What is allocated from `offset` on, as lengths in bytes and whether each is allocated; what is not reads as
     /// zeroes. At least one, none empty; together they may cover less than `bytes`, and what is beyond is cut off.
     fn extents(&self, offset: u64, bytes: u64) -> Result<Vec<(u64, bool)>, ExportError>;
+
+    /// One of the metadata contexts that [`Exports::contexts`] names. Asked for once for each connection that chose it.
+    fn context(&self, name: &str) -> Result<Box<dyn Context>, ExportError> {
+        Err(ExportError::new(ExportErrorKind::Unknown, format!("there is no metadata context {name}")))
+    }
 }

@@ -8,25 +8,27 @@
 //!
 //! Until there is a [`Chosen`], a connection holds its socket and one buffer for an option's data, and no export (N4).
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 use crate::{
+    contexts::{Choice, Contexts},
     error::{ExportError, ExportErrorKind, ProtocolError},
     export::{Export, Exports},
     link::Link,
     option::{
-        OptionFault, OptionHeader, decode_client_flags, decode_contexts, decode_info, decode_name, decode_option,
-        encode_greeting, encode_option_reply,
+        OptionFault, OptionHeader, decode_client_flags, decode_info, decode_name, decode_option, encode_greeting,
+        encode_option_reply,
     },
     terms::Terms,
     transmission::End,
-    wire::{BASE_ALLOCATION, BASE_ALLOCATION_ID, OPTION_HEADER_BYTES, OptionReply, info, narrow, options},
+    wire::{OPTION_HEADER_BYTES, OptionReply, info, narrow, options},
 };
 
 /// An export that a client chose, and what was agreed about it.
 pub(crate) struct Chosen {
     pub(crate) export: Arc<dyn Export>,
     pub(crate) terms: Terms,
+    pub(crate) contexts: Contexts,
 }
 
 /// Before the client has sent anything.
@@ -41,8 +43,8 @@ pub(crate) struct Haggling<'a> {
     exports: &'a dyn Exports,
     no_zeroes: bool,
     structured: bool,
-    /// The export for which `base:allocation` was chosen.
-    allocation_of: Option<String>,
+    /// The metadata contexts that were chosen last.
+    choice: Option<Choice>,
     data: Vec<u8>,
     out: Vec<u8>,
 }
@@ -71,7 +73,7 @@ impl<'a> Greeting<'a> {
             exports: self.exports,
             no_zeroes: decode_client_flags(flags)?,
             structured: false,
-            allocation_of: None,
+            choice: None,
             data: Vec::new(),
             out: Vec::new(),
         }))
@@ -136,7 +138,7 @@ impl Haggling<'_> {
         let next = match header.code {
             options::EXPORT_NAME => self.export_name(&data)?,
             options::GO | options::INFO => self.info(header, &data),
-            options::LIST_META_CONTEXT | options::SET_META_CONTEXT => self.contexts(header, &data),
+            options::LIST_META_CONTEXT | options::SET_META_CONTEXT => self.contexts(header, &data)?,
             options::ABORT => {
                 self.reply(header, OptionReply::Ack, &[]);
                 Next::Over
@@ -167,38 +169,56 @@ impl Haggling<'_> {
         self.reply(header, reply, &[])
     }
 
+    /// Sends what has gathered if it is much, so that a long list takes no memory.
+    fn send_much(&mut self) -> io::Result<()> {
+        if self.out.len() > 64 << 10 {
+            self.link.send_bytes(&self.out)?;
+            self.out.clear();
+        }
+        Ok(())
+    }
+
     fn string_bytes(&self) -> u32 {
         self.link.shared.limits.string_bytes
     }
 
     /// Opens an export. The empty name means the only one, if there is exactly one.
     fn open(&self, name: &str) -> Result<(String, Arc<dyn Export>), ExportError> {
-        let name = if name.is_empty() {
-            match <[String; 1]>::try_from(self.exports.list()?) {
-                Ok([only]) => only,
-                Err(_) => return Err(ExportError::new(ExportErrorKind::Unknown, "there is no default export")),
-            }
-        } else {
-            name.to_owned()
-        };
+        let name = self.full_name(name)?;
         let export = self.exports.open(&name)?;
         Ok((name, export))
     }
 
-    fn terms(&self, export: &dyn Export, allocation: bool) -> Terms {
-        Terms::of(export, self.link.shared.limits.payload_bytes, self.structured, allocation)
+    fn full_name(&self, name: &str) -> Result<String, ExportError> {
+        if !name.is_empty() {
+            return Ok(name.to_owned());
+        }
+        let only = <[String; 1]>::try_from(self.exports.list()?);
+        let none = |_| ExportError::new(ExportErrorKind::Unknown, "there is no default export");
+        only.map(|[only]| only).map_err(none)
+    }
+
+    /// What is agreed about an export that the client called `asked`.
+    fn agree(&self, asked: &str, export: Arc<dyn Export>) -> Result<Chosen, ExportError> {
+        let contexts = match &self.choice {
+            Some(choice) if choice.export == asked => Contexts::of(choice, &*export)?,
+            _ => Contexts::default(),
+        };
+        let limits = &self.link.shared.limits;
+        let terms = Terms::of(&*export, limits.payload_bytes, self.structured, !contexts.is_empty());
+        Ok(Chosen { export, terms, contexts })
     }
 
     fn export_name(&mut self, data: &[u8]) -> Result<Next, End> {
         let asked = decode_name(data, self.string_bytes()).map_err(|_| ProtocolError::ExportName)?;
         let (_, export) = self.open(asked).map_err(|_| ProtocolError::ExportName)?;
-        let terms = self.terms(&*export, self.allocation_of.as_deref() == Some(asked));
-        self.out.extend_from_slice(&terms.size.to_be_bytes());
-        self.out.extend_from_slice(&terms.flags().to_be_bytes());
+        let chosen = self.agree(asked, export).map_err(|_| ProtocolError::ExportName)?;
+        self.out.extend_from_slice(&chosen.terms.size.to_be_bytes());
+        self.out.extend_from_slice(&chosen.terms.flags().to_be_bytes());
         if !self.no_zeroes {
             self.out.extend_from_slice(&[0; 124]);
         }
-        Ok(Next::Chosen(Chosen { export, terms }))
+        Ok(Next::Chosen(chosen))
     }
 
     fn info(&mut self, header: OptionHeader, data: &[u8]) -> Next {
@@ -206,11 +226,13 @@ impl Haggling<'_> {
             Ok(request) => request,
             Err(fault) => return self.fault(header, fault),
         };
-        let (name, export) = match self.open(request.name) {
+        let opened = self.open(request.name);
+        let opened = opened.and_then(|(name, export)| Ok((name, self.agree(request.name, export)?)));
+        let (name, chosen) = match opened {
             Ok(opened) => opened,
             Err(error) => return self.reply(header, error.option_reply(), &[]),
         };
-        let terms = self.terms(&*export, self.allocation_of.as_deref() == Some(request.name));
+        let terms = &chosen.terms;
         let (size, flags) = (terms.size.to_be_bytes(), terms.flags().to_be_bytes());
         self.reply(header, OptionReply::Info, &[&info::EXPORT.to_be_bytes(), &size, &flags]);
         if request.wants(info::NAME) {
@@ -219,7 +241,7 @@ impl Haggling<'_> {
         let sizes = [terms.minimum_block, terms.preferred_block, terms.payload_bytes_max].map(u32::to_be_bytes);
         self.reply(header, OptionReply::Info, &[&info::BLOCK_SIZE.to_be_bytes(), &sizes.concat()]);
         self.reply(header, OptionReply::Ack, &[]);
-        if header.code == options::GO { Next::Chosen(Chosen { export, terms }) } else { Next::Haggle }
+        if header.code == options::GO { Next::Chosen(chosen) } else { Next::Haggle }
     }
 
     fn list(&mut self, header: OptionHeader, data: &[u8]) -> Result<Next, End> {
@@ -236,35 +258,10 @@ impl Haggling<'_> {
             if length <= self.string_bytes() {
                 self.reply(header, OptionReply::Server, &[&length.to_be_bytes(), name.as_bytes()]);
             }
-            if self.out.len() > 64 << 10 {
-                self.link.send_bytes(&self.out)?;
-                self.out.clear();
-            }
+            self.send_much()?;
         }
         Ok(self.reply(header, OptionReply::Ack, &[]))
     }
-
-    fn contexts(&mut self, header: OptionHeader, data: &[u8]) -> Next {
-        let set = header.code == options::SET_META_CONTEXT;
-        if set {
-            self.allocation_of = None;
-        }
-        if !self.structured {
-            return self.reply(header, OptionReply::ErrInvalid, &[]);
-        }
-        let request = match decode_contexts(data, self.string_bytes()) {
-            Ok(request) => request,
-            Err(fault) => return self.fault(header, fault),
-        };
-        // Whether the export exists is said when it is opened, and not told by this option (N4).
-        let all = !set && (request.queries.is_empty() || request.queries.contains(&"base:"));
-        if all || request.queries.contains(&BASE_ALLOCATION) {
-            let id = BASE_ALLOCATION_ID.to_be_bytes();
-            self.reply(header, OptionReply::MetaContext, &[&id, BASE_ALLOCATION.as_bytes()]);
-            if set {
-                self.allocation_of = Some(request.name.to_owned());
-            }
-        }
-        self.reply(header, OptionReply::Ack, &[])
-    }
 }
+
+mod contexts;

@@ -39,6 +39,7 @@
 mod accept;
 mod arena;
 mod budget;
+mod contexts;
 mod crew;
 mod error;
 mod export;
@@ -60,7 +61,7 @@ mod transmission;
 pub mod wire;
 
 pub use error::{ExportError, ExportErrorKind, ProtocolError};
-pub use export::{Durability, Export, Exports, ReadInto, Ticket};
+pub use export::{Context, Durability, Export, Exports, ReadInto, Ticket};
 pub use limits::Limits;
 pub use listener::{Address, Listener};
 pub use server::{DrainReport, Server};

@@ -23,6 +23,8 @@ pub struct Limits {
     pub option_bytes: u32,
     /// Bytes of a name or another string.
     pub string_bytes: u32,
+    /// Metadata contexts that one connection may choose; a choice of more is refused.
+    pub contexts: usize,
     /// Bytes of a request's payload, either way; a power of two. A write of up to twice as many is skipped and refused;
     /// beyond, the connection ends.
     pub payload_bytes: u32,
@@ -52,6 +54,7 @@ impl Default for Limits {
             options: 32,
             option_bytes: 8 << 10,
             string_bytes: 4096,
+            contexts: 16,
             payload_bytes: 32 << 20,
             budget_bytes: 256 << 20,
             budget_time: Duration::from_secs(15),
@@ -73,7 +76,7 @@ impl Limits {
             && self.payload_bytes >= 4096
             && self.payload_bytes.is_power_of_two()
             && self.option_bytes >= 64
-            && [self.handshakes_pending, self.connections, self.options, self.requests, self.workers]
+            && [self.handshakes_pending, self.connections, self.options, self.contexts, self.requests, self.workers]
                 .iter()
                 .all(|&count| count > 0)
             && fixed.saturating_add(largest) <= self.budget_bytes;

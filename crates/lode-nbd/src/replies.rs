@@ -96,12 +96,9 @@ impl Replies {
         self.small.extend_from_slice(&reply::structured_error(cookie, error));
     }
 
-    pub(crate) fn status(&mut self, link: &Link, cookie: Cookie, bytes: u64, one: bool, extents: &[(u64, bool)]) {
-        if reply::block_status(&mut self.small, cookie, bytes, one, extents) {
-            count(link, None);
-        } else {
-            self.fail_structured(link, cookie, Errno::Io);
-        }
+    pub(crate) fn status(&mut self, link: &Link, cookie: Cookie, contexts: &[reply::Told]) {
+        count(link, None);
+        reply::block_status(&mut self.small, cookie, contexts);
     }
 
     /// Does what was put off, and sends all replies (N2).

@@ -2,10 +2,7 @@
 
 use crate::{
     request::Cookie,
-    wire::{
-        BASE_ALLOCATION_ID, CHUNK_BYTES, Errno, SIMPLE_REPLY_BYTES, SIMPLE_REPLY_MAGIC, STATE_HOLE_ZERO,
-        STRUCTURED_REPLY_MAGIC, chunks,
-    },
+    wire::{CHUNK_BYTES, Errno, SIMPLE_REPLY_BYTES, SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC, chunks},
 };
 
 /// Bytes of the chunk that tells a hole.
@@ -60,31 +57,51 @@ pub fn structured_error(cookie: Cookie, error: Errno) -> [u8; ERROR_BYTES] {
     bytes
 }
 
-/// The most extents that one reply tells; a client asks again for the rest.
+/// The most extents that one reply tells, of all its contexts together; a client asks again for the rest.
 pub const EXTENTS_MAX: usize = 2048;
 
-/// Appends the reply to BLOCK_STATUS: the extents merged, cut to `bytes`, at most [`EXTENTS_MAX`], or one.
-/// False, and nothing appended, if the extents do not begin with one that is not empty.
-pub fn block_status(to: &mut Vec<u8>, cookie: Cookie, bytes: u64, one: bool, extents: &[(u64, bool)]) -> bool {
-    let merged = merge(bytes, if one { 1 } else { EXTENTS_MAX }, extents);
-    let Ok(count) = u32::try_from(merged.len()) else { return false };
-    if count == 0 {
-        return false;
-    }
-    to.extend_from_slice(&chunk(chunks::BLOCK_STATUS, cookie, 4 + 8 * count));
-    to.extend_from_slice(&BASE_ALLOCATION_ID.to_be_bytes());
-    for (length, allocated) in merged {
-        to.extend_from_slice(&length.to_be_bytes());
-        to.extend_from_slice(&(if allocated { 0 } else { STATE_HOLE_ZERO }).to_be_bytes());
-    }
-    true
+/// What a reply tells of one metadata context: lengths and flags, neighbours with the same flags merged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    id: u32,
+    extents: Vec<(u32, u32)>,
 }
 
-fn merge(bytes: u64, count_max: usize, extents: &[(u64, bool)]) -> Vec<(u32, bool)> {
+impl Told {
+    /// What to tell of the context with this number: extents merged, cut to `bytes`, and at most `count_max` of them.
+    /// `None` if they do not begin with one that is not empty.
+    pub fn of(id: u32, bytes: u64, count_max: usize, extents: &[(u64, u32)]) -> Option<Told> {
+        let extents = merge(bytes, count_max, extents);
+        (!extents.is_empty()).then_some(Told { id, extents })
+    }
+}
+
+/// Appends the reply to BLOCK_STATUS, a chunk for each context. There is at least one.
+pub fn block_status(to: &mut Vec<u8>, cookie: Cookie, contexts: &[Told]) {
+    let start = to.len();
+    let mut last = start;
+    for Told { id, extents } in contexts {
+        last = to.len();
+        let content = 4 + 8 * u32::try_from(extents.len()).expect("a reply tells few extents");
+        to.extend_from_slice(&chunk(chunks::BLOCK_STATUS, cookie, content));
+        // Of several chunks only the last says that it is the last.
+        to[last + 4..last + 6].copy_from_slice(&0_u16.to_be_bytes());
+        to.extend_from_slice(&id.to_be_bytes());
+        for (length, flags) in extents {
+            to.extend_from_slice(&length.to_be_bytes());
+            to.extend_from_slice(&flags.to_be_bytes());
+        }
+    }
+    if to.len() > start {
+        to[last + 4..last + 6].copy_from_slice(&chunks::FLAG_DONE.to_be_bytes());
+    }
+}
+
+fn merge(bytes: u64, count_max: usize, extents: &[(u64, u32)]) -> Vec<(u32, u32)> {
     // A request's length has 32 bits, so the sum of all that is told fits.
     let mut left = u32::try_from(bytes).unwrap_or(u32::MAX);
-    let mut merged: Vec<(u32, bool)> = Vec::new();
-    for &(length, allocated) in extents {
+    let mut merged: Vec<(u32, u32)> = Vec::new();
+    for &(length, flags) in extents {
         let length = u32::try_from(length).unwrap_or(u32::MAX).min(left);
         if length == 0 {
             break;
@@ -92,9 +109,9 @@ fn merge(bytes: u64, count_max: usize, extents: &[(u64, bool)]) -> Vec<(u32, boo
         left -= length;
         let full = merged.len() == count_max;
         match merged.last_mut() {
-            Some(last) if last.1 == allocated => last.0 += length,
+            Some(last) if last.1 == flags => last.0 += length,
             _ if full => break,
-            _ => merged.push((length, allocated)),
+            _ => merged.push((length, flags)),
         }
     }
     merged

@@ -24,8 +24,8 @@ pub struct Terms {
     pub payload_bytes_max: u32,
     /// Structured replies were agreed.
     pub structured: bool,
-    /// The context `base:allocation` was agreed.
-    pub allocation: bool,
+    /// At least one metadata context was agreed.
+    pub status: bool,
 }
 
 /// A request that may be done: known, allowed, in range.
@@ -73,13 +73,13 @@ pub enum Work {
     },
     /// Nothing to do, which was allowed.
     Nothing,
-    /// Tell extents.
+    /// Tell the extents of every metadata context that was agreed.
     Status {
         /// First byte.
         offset: u64,
         /// How many.
         bytes: u64,
-        /// The first extent only.
+        /// The first extent of each only.
         one: bool,
     },
     /// End the connection, without a reply.
@@ -88,7 +88,7 @@ pub enum Work {
 
 impl Terms {
     /// The terms for an export, taken from it now.
-    pub fn of(export: &dyn Export, payload_bytes_max: u32, structured: bool, allocation: bool) -> Self {
+    pub fn of(export: &dyn Export, payload_bytes_max: u32, structured: bool, status: bool) -> Self {
         // What an export says wrongly must not reach a client, which may trust it blindly.
         let minimum_block = export.minimum_block().clamp(1, 64 << 10).next_power_of_two();
         let preferred_block = export.preferred_block().clamp(512, 32 << 20).next_power_of_two().max(minimum_block);
@@ -99,7 +99,7 @@ impl Terms {
             preferred_block: preferred_block.min(payload_bytes_max.max(minimum_block)),
             payload_bytes_max,
             structured,
-            allocation: allocation && structured,
+            status: status && structured,
         }
     }
 
@@ -182,7 +182,7 @@ pub fn admit(request: &Request, terms: &Terms) -> Result<Work, Errno> {
             until,
         }),
         commands::CACHE => terms.range(request, Errno::Invalid).map(|_| Work::Nothing),
-        commands::BLOCK_STATUS if terms.allocation => {
+        commands::BLOCK_STATUS if terms.status => {
             terms.range(request, Errno::Invalid).map(|bytes| Work::Status { offset, bytes, one: has(REQ_ONE) })
         }
         _ => Err(Errno::Invalid),

@@ -14,6 +14,7 @@
 use std::{io, sync::Arc, time::Instant};
 
 use crate::{
+    contexts::Contexts,
     crew::{Crew, Job, change},
     error::{ExportError, ProtocolError},
     export::{Durability, Export},
@@ -59,6 +60,7 @@ struct Reader<'a> {
     link: &'a Arc<Link>,
     export: Arc<dyn Export>,
     terms: Terms,
+    contexts: Contexts,
     inbox: Inbox,
     replies: Replies,
     crew: Arc<Crew>,
@@ -79,7 +81,7 @@ pub(crate) fn serve(link: &Arc<Link>, chosen: Chosen) -> Result<(), End> {
     let shared = &link.shared;
     let fixed = shared.limits.fixed_bytes();
     let _permit = shared.budget.acquire(fixed, shared.limits.budget_time).ok_or(End::Budget)?;
-    let Chosen { export, terms } = chosen;
+    let Chosen { export, terms, contexts } = chosen;
     let crew = Crew::new(link, &export, &terms);
     let mut reader = Reader {
         link,
@@ -89,6 +91,7 @@ pub(crate) fn serve(link: &Arc<Link>, chosen: Chosen) -> Result<(), End> {
         crew: Arc::clone(&crew),
         export,
         terms,
+        contexts,
         busy: 0,
         partial: None,
     };
@@ -199,8 +202,8 @@ impl Reader<'_> {
             Ok(Work::Read { offset, bytes, holes }) => {
                 self.read(PendingRead { cookie, offset, bytes, holes }, alone)?;
             }
-            Ok(Work::Status { offset, bytes, one }) => match self.export.extents(offset, bytes) {
-                Ok(extents) => self.replies.status(self.link, cookie, bytes, one, &extents),
+            Ok(Work::Status { offset, bytes, one }) => match self.contexts.tell(&*self.export, offset, bytes, one) {
+                Ok(told) => self.replies.status(self.link, cookie, &told),
                 Err(error) => self.fail(request, error.errno()),
             },
             Ok(Work::Flush) if alone || !self.crew.settle(cookie, None) => self.change(cookie, &Work::Flush),

@@ -172,7 +172,7 @@ pub mod chunks {
     pub const ERROR: u16 = 0x8001;
 }
 
-/// The metadata context that this server knows.
+/// The metadata context that every export has.
 pub const BASE_ALLOCATION: &str = "base:allocation";
 /// The number that stands for [`BASE_ALLOCATION`] in replies.
 pub const BASE_ALLOCATION_ID: u32 = 1;

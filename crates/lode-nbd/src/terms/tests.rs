@@ -11,7 +11,7 @@ fn terms() -> Terms {
         preferred_block: 4096,
         payload_bytes_max: 64 << 10,
         structured: true,
-        allocation: true,
+        status: true,
     }
 }
 
@@ -63,7 +63,7 @@ fn the_whole_export_is_in_range() {
 
 #[test]
 fn without_structured_replies_there_is_no_df_and_no_status() {
-    let simple = Terms { structured: false, allocation: false, ..terms() };
+    let simple = Terms { structured: false, status: false, ..terms() };
     assert_eq!(admit(&request(commands::READ, command_flags::DF, 0, 1), &simple), Err(Errno::Invalid));
     assert_eq!(admit(&request(commands::BLOCK_STATUS, 0, 0, 1), &simple), Err(Errno::Invalid));
     assert_eq!(simple.flags() & export_flags::SEND_DF, 0);
