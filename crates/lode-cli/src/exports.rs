@@ -3,12 +3,14 @@
 //!
 //! A reply to a write means `Process`, one to FUA or FLUSH means `Power`; a ticket is a position of the stream.
 
+mod changed;
 mod in_unit;
 
 use crate::shelf::Shelf;
+use changed::Changed;
 use in_unit::InUnit;
 use lode::{Disk, ErrorKind, Lsn, Survive, UnitLabel, Volume};
-use lode_nbd::{Durability, Export, ExportError, ExportErrorKind, Exports, Ticket};
+use lode_nbd::{Context, Durability, Export, ExportError, ExportErrorKind, Exports, Ticket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -131,6 +133,14 @@ impl Exports for Volumes {
         let read_only = self.read_only || volume.is_snapshot();
         Ok(Arc::new(Served { disk: self.disk.clone(), volume, read_only, habit: Habit::default() }))
     }
+
+    fn contexts(&self, name: &str) -> Outcome<Vec<String>> {
+        if name.contains(IN_UNIT) {
+            return Ok(Vec::new());
+        }
+        let volume = self.disk.volume(name).map_err(refused)?;
+        Ok(changed::names(&self.disk, &volume, name))
+    }
 }
 
 impl Served {
@@ -215,5 +225,9 @@ impl Export for Served {
     fn extents(&self, offset: u64, bytes: u64) -> Outcome<Vec<(u64, bool)>> {
         let extents = self.volume.extents(offset, bytes.min(WINDOW)).map_err(refused)?;
         Ok(extents.into_iter().map(|extent| (extent.bytes, extent.allocated)).collect())
+    }
+
+    fn context(&self, name: &str) -> Outcome<Box<dyn Context>> {
+        Ok(Box::new(Changed::open(&self.disk, &self.volume, name)?))
     }
 }

@@ -24,12 +24,20 @@ Examples:
   nbdinfo --list 'nbd+unix:///?socket=/tmp/lode.sock'
   nbdcopy image.raw 'nbd+unix:///data?socket=/tmp/lode.sock'
   lode serve disk.lode --listen 127.0.0.1:10809
+  nbdinfo --map=lode:changed:monday 'nbd+unix:///data@tuesday?socket=/tmp/lode.sock'
+  qemu-img map --output=json --image-opts driver=nbd,export=data@tuesday,server.type=unix,\
+server.path=/tmp/lode.sock,x-dirty-bitmap=lode:changed:monday
 
 The name of an export is the name of its volume; VOLUME@SNAPSHOT is the volume as a snapshot sees it, and
 VOLUME?unit=LABEL as a unit sees it, for reading and writing (`lode unit`, `lode clone`). A reply to a write means that it survives kill -9 of
 this server; a reply to a flush, or to a write with FUA, that it survives a power cut. SIGTERM and
 SIGINT let running requests finish (at most --drain seconds) and close the disk. The unix socket can be
 used by its owner only.
+
+The metadata context lode:changed:SNAPSHOT tells what of an export changed since an older snapshot of its
+volume: flag 1 where something did. Of VOLUME@SNAPSHOT it never changes, so a backup copies from there; of a
+volume in use a reply tells what was written before it was asked for. It is an error once the older snapshot
+is deleted. (qemu-img map shows what has changed as \"data\": false.)
 
 Other commands work on the disk while it is served: `lode snapshot create disk.lode monday` finds this
 server by the socket disk.lode.control, and has it run the command. So do all but create, check, repair,

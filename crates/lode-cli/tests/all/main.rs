@@ -7,6 +7,7 @@
 
 mod bad_input;
 mod bench;
+mod changed;
 mod client;
 mod control;
 mod disks;
