@@ -337,3 +337,34 @@ fn what_only_a_snapshot_holds_is_what_comes_back_when_it_goes() {
     }
     assert_eq!(disk.snapshot_space("a").unwrap_err().kind(), ErrorKind::NotFound);
 }
+
+#[test]
+fn changes_of_a_part_are_those_of_the_whole_cut_to_it() {
+    const BLOCKS: u64 = 1 << 20;
+    let disk = Disk::open(medium(96, 64 << 10, 512), &quiet()).unwrap();
+    let volume = create(&disk, "v", BLOCKS);
+    let mut state = 7_u64;
+    let mut below = |end: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % end
+    };
+    // In sections all over the volume, some in both layers.
+    for snapshot in ["one", "two"] {
+        take(&disk, snapshot);
+        for _ in 0..24 {
+            volume.write_at((below(64) << 14) * BLOCK + below(4) * BLOCK, &stamp(1)).unwrap();
+        }
+    }
+    for since in ["one", "two"] {
+        let since = disk.volume(&format!("v@{since}")).unwrap();
+        let whole = volume.changes_since(&since).unwrap();
+        assert!(whole.len() > 10);
+        for _ in 0..200 {
+            let start = (below(64) << 14) * BLOCK + below(3000);
+            let end = (start + below(1 << 26) + 1).min(BLOCKS * BLOCK);
+            let cut = whole.iter().map(|range| range.start.max(start)..range.end.min(end));
+            let expected: Vec<_> = cut.filter(|range| !range.is_empty()).collect();
+            assert_eq!(volume.changes_within(&since, start, end - start).unwrap(), expected, "{start}..{end}");
+        }
+    }
+}
