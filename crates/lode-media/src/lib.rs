@@ -92,7 +92,9 @@ pub trait Medium: Send + Sync {
     /// Makes durable all appends and erases that had completed before this call (M2).
     fn sync(&self) -> Result<()>;
 
-    /// Says that the content of `zone` is no longer needed. A hint; what it reads as afterwards is undefined.
+    /// Says that the content of `zone` is no longer needed, so that its space can be given back to whatever is below. A
+    /// hint; what it reads as afterwards is undefined (M4), and it is erased before it is appended to again, which makes
+    /// its space real again (M5).
     fn discard(&self, _zone: ZoneId) -> Result<()> {
         Ok(())
     }

@@ -2,7 +2,7 @@
 //!
 //! It is lean: a sector whose words are all equal takes no memory of its own, so a large disk of zeros is small.
 //! It is strict: an append over something appended since the zone was erased (M1) is a bug of the caller, and
-//! panics. It is durable only as far as the process is.
+//! panics, and so is one into a zone that was discarded and not erased since. It is durable only as far as the process is.
 //!
 //! One lock for each zone: threads that work in different zones never wait for each other.
 
@@ -41,6 +41,7 @@ pub struct RamMedium {
     reads: AtomicU64,
     erases: AtomicU64,
     syncs: AtomicU64,
+    discards: AtomicU64,
 }
 
 /// What a medium in memory has been asked to do so far.
@@ -56,6 +57,8 @@ pub struct Counts {
     pub erases: u64,
     /// Syncs.
     pub syncs: u64,
+    /// Discards.
+    pub discards: u64,
 }
 
 impl RamMedium {
@@ -84,6 +87,7 @@ impl RamMedium {
             reads: AtomicU64::new(0),
             erases: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
+            discards: AtomicU64::new(0),
         }
     }
 
@@ -101,6 +105,7 @@ impl RamMedium {
             reads: load(&self.reads),
             erases: load(&self.erases),
             syncs: load(&self.syncs),
+            discards: load(&self.discards),
         }
     }
 
@@ -151,6 +156,13 @@ impl Medium for RamMedium {
 
     fn sync(&self) -> Result<()> {
         self.syncs.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn discard(&self, zone: ZoneId) -> Result<()> {
+        self.geometry.check_zone(zone)?;
+        self.discards.fetch_add(1, Ordering::Relaxed);
+        self.zone(zone).write().discard();
         Ok(())
     }
 }

@@ -126,6 +126,10 @@ impl Medium for SparseMedium {
     fn sync(&self) -> Result<()> {
         self.handle.sync()
     }
+
+    fn discard(&self, zone: ZoneId) -> Result<()> {
+        self.erase(zone)
+    }
 }
 
 impl std::fmt::Debug for SparseMedium {

@@ -316,6 +316,7 @@ impl Medium for CrashImage {
     fn discard(&self, zone: ZoneId) -> Result<()> {
         inside(&self.cut.geometry, Position { zone, offset: 0 }, 0)?;
         let mut image = self.lock();
+        image.overlays[index(zone.0)] = Some(Overlay { start: 0, bytes: Vec::new(), erased: true });
         image.pointers[index(zone.0)] = Tail::Closed;
         image.ops.push(TraceOp::Discard(zone));
         Ok(())

@@ -121,7 +121,10 @@ impl Failing<'_> {
         let mut run = Run::new(self.script, Arc::clone(&medium) as Arc<dyn Medium>, None);
         run.start().map_err(words)?;
         run.tolerant = true;
-        let point = *self.rng.pick(&[FaultPoint::Append, FaultPoint::Sync, FaultPoint::Erase, FaultPoint::Read]);
+        let mut point = *self.rng.pick(&[FaultPoint::Append, FaultPoint::Sync, FaultPoint::Erase, FaultPoint::Read]);
+        if self.script.options.discard && self.rng.percent(40) {
+            point = FaultPoint::Discard;
+        }
         let lasting = *self.rng.pick(&[Lasting::Once, Lasting::Forever]);
         let kind = *self.rng.pick(&[lode_media::ErrorKind::Io, lode_media::ErrorKind::NoSpace]);
         let nth = self.rng.between(1, 60);

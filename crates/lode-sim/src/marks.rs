@@ -9,6 +9,8 @@ use crate::torture::Plan;
 /// Reached by every crash of the scripts.
 pub const CRASHES: &[&str] = &[
     "cleaner: cold leaf loaded",
+    "discard: space of free zones given back",
+    "discard: zone made real again",
     "lists: a unit looked again",
     "lists: looked for free numbers",
     "load: replayed discard on a cold leaf",
@@ -45,6 +47,7 @@ pub const FAULTS: &[&str] = &[
     "checkpoint: sections given back",
     "cleaner: spilled block moved",
     "cleaner: zone set aside",
+    "discard: failed, and given up",
     "latched after a failed append or sync",
     "open: refused, since a demanded position is missing",
     "open: refused, since the log is damaged",
@@ -65,6 +68,10 @@ pub const FAULTS: &[&str] = &[
 
 /// Not demanded of any run, and why.
 pub const ELSEWHERE: &[(&str, &str)] = &[
+    (
+        "discard: no space to make a zone real again",
+        "an erase must fail at one moment of few: `crates/lode/tests/engine/discard.rs` reaches it",
+    ),
     (
         "load: section written again meanwhile",
         "needs two threads at one moment: a race, not a branch that a seed reaches",

@@ -76,6 +76,7 @@ pub fn open_options(script: &Script, anchor: Option<Lsn>) -> OpenOptions {
         unit_memory_bytes: script.options.unit_memory_bytes,
         checkpoint_window_bytes: script.options.checkpoint_window_bytes,
         expect_at_least: anchor,
+        discard: script.options.discard,
         ..OpenOptions::default()
     }
 }

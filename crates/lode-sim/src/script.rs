@@ -193,6 +193,8 @@ pub struct ScriptOptions {
     pub unit_memory_bytes: usize,
     /// How much log recovery may have to read.
     pub checkpoint_window_bytes: Option<u64>,
+    /// Whether the space of free zones is given back.
+    pub discard: bool,
 }
 
 /// Everything that a run does.

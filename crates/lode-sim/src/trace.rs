@@ -206,6 +206,11 @@ impl Medium for TracingMedium {
     fn discard(&self, zone: ZoneId) -> Result<()> {
         inside(&self.geometry, Position { zone, offset: 0 }, 0)?;
         let mut live = self.lock();
+        match self.erased {
+            Erased::Old => {}
+            Erased::Zeros => live.zones[index(zone.0)].fill(0),
+            Erased::Noise => live.zones[index(zone.0)].fill(NOISE),
+        }
         live.pointers[index(zone.0)] = None;
         live.ops.push(TraceOp::Discard(zone));
         Ok(())

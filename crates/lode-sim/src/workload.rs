@@ -17,6 +17,11 @@ pub use short::short_scripts;
 /// So that the scripts that are pinned in tests have no lists.
 const LISTS_SEED: u64 = 0x4C49_0010;
 
+/// So that the scripts that are pinned in tests give back no space.
+const DISCARD_SEED: u64 = 0x5055_0004;
+/// So many zones more have disks that give back the space of free ones: they keep some.
+const DISCARD_ZONES: u32 = 24;
+
 /// The most units open at once in a script.
 const UNITS_MAX: u32 = 3;
 
@@ -43,6 +48,7 @@ fn options(rng: &mut Rng) -> ScriptOptions {
         write_buffer_bytes: *rng.pick(&[4096, 16 << 10, 1 << 20]),
         unit_memory_bytes: *rng.pick(&[512, 4096, 1 << 20]),
         checkpoint_window_bytes: *rng.pick(&[None, None, Some(8 << 10), Some(32 << 10)]),
+        discard: false,
     }
 }
 
@@ -83,8 +89,12 @@ fn larger(rng: &mut Rng) -> Geometry {
 fn random(id: ScriptId) -> Script {
     let mut rng = Rng::new(id.seed());
     let large = matches!(id, ScriptId::Faults(_));
-    let geometry = if large { larger(&mut rng) } else { tiny(&mut rng) };
-    let options = options(&mut rng);
+    let mut geometry = if large { larger(&mut rng) } else { tiny(&mut rng) };
+    let mut options = options(&mut rng);
+    options.discard = Rng::new(mix(id.seed(), DISCARD_SEED)).percent(25);
+    if options.discard {
+        geometry.zones += DISCARD_ZONES;
+    }
     let erased = *rng.pick(&[Erased::Old, Erased::Old, Erased::Zeros, Erased::Noise]);
     let weights = Weights::draw(&mut rng);
     let length = if large { rng.between(100, 400) } else { rng.between(24, 200) };

@@ -31,6 +31,7 @@ fn random_scripts_survive_every_crash() {
     assert!(outcome.counts.images > 10_000, "only {} images", outcome.counts.images);
     assert!(outcome.counts.second_states > 1_000, "only {} second crashes", outcome.counts.second_states);
     assert!(outcome.counts.full > 0, "no disk was full");
+    assert!(lode::marks().iter().any(|(mark, _)| *mark == "discard: space of free zones given back"));
 }
 
 #[test]

@@ -152,7 +152,7 @@ impl Inner {
     /// One step for writers who wait for space. True: something was gained.
     pub(crate) fn maintain_for_space(&self) -> Result<bool> {
         let _one = self.maintaining.lock();
-        if self.free_dead(true)? {
+        if self.reclaim_discarded().unwrap_or_else(|error| self.note_trouble(error)) || self.free_dead(true)? {
             return Ok(true);
         }
         if self.drain_step()? {
@@ -169,6 +169,7 @@ impl Inner {
             return Ok(false);
         }
         let _one = self.maintaining.lock();
+        let mut did = self.reclaim_discarded().unwrap_or_else(|error| self.note_trouble(error));
         let (available, waiting, long) = {
             let core = self.core.lock();
             core.alive()?;
@@ -179,7 +180,6 @@ impl Inner {
             (core.available(), core.freeing.len() + core.verified.len(), long)
         };
         let low = available < index(RESERVE_ZONES) + LOW_ZONES;
-        let mut did = false;
         if let Some(before) = long {
             self.checkpoint_to(before, false)?;
             did = true;
@@ -199,6 +199,7 @@ impl Inner {
         }
         did |= self.clean_tables()?;
         did |= self.unload_some();
+        did |= self.discard_some().unwrap_or_else(|error| self.note_trouble(error));
         if background {
             let mut core = self.core.lock();
             core.rounds += u64::from(low);
@@ -210,6 +211,12 @@ impl Inner {
             }
         }
         Ok(did)
+    }
+
+    /// What fails without harm is told in reports, and gains nothing.
+    pub(crate) fn note_trouble(&self, error: Error) -> bool {
+        self.core.lock().keeper_error = Some(error);
+        false
     }
 
     /// Whether cleaning has gained lately, or users have changed something since it did not.

@@ -4,7 +4,8 @@ use crate::failure::{Code, Result};
 use crate::{image, output, size, text};
 use lode::DiskInfo;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -27,6 +28,8 @@ struct Shown {
     disk_id: String,
     format: u16,
     image: u64,
+    /// What the image takes of the file system; none for a device.
+    allocated: Option<u64>,
     zone: u64,
     zones: u32,
     free_zones: u32,
@@ -40,11 +43,12 @@ struct Shown {
 }
 
 impl Shown {
-    fn new(info: DiskInfo) -> Self {
+    fn new(info: DiskInfo, allocated: Option<u64>) -> Self {
         Shown {
             disk_id: format!("{:032x}", info.disk_id),
             format: info.format,
             image: info.image,
+            allocated,
             zone: info.zone,
             zones: info.zones,
             free_zones: info.free_zones,
@@ -62,7 +66,7 @@ impl Shown {
 /// Shows the disk.
 pub fn run(arguments: &Arguments) -> Result<Code> {
     let disk = image::open_read_only(&arguments.disk)?;
-    let shown = Shown::new(image::closing(disk, |disk| Ok(disk.info()?))?);
+    let shown = Shown::new(image::closing(disk, |disk| Ok(disk.info()?))?, allocated(&arguments.disk));
     if arguments.json {
         output::json(&shown)?;
     } else {
@@ -71,11 +75,24 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
     Ok(if shown.damaged.is_some() { Code::Damaged } else { Code::Done })
 }
 
+/// What a file takes of its file system.
+fn allocated(path: &Path) -> Option<u64> {
+    let found = path.metadata().ok().filter(|found| found.is_file())?;
+    // In units of 512 bytes, whatever the file system's blocks are.
+    Some(found.blocks() * 512)
+}
+
 fn describe(shown: &Shown) -> String {
     let mut lines = vec![
         ("disk", shown.disk_id.clone()),
         ("format", shown.format.to_string()),
         ("image", format!("{} in {} zones of {}", size::show(shown.image), shown.zones, size::show(shown.zone))),
+        (
+            "taken",
+            shown
+                .allocated
+                .map_or("all of the device".into(), |bytes| format!("{} of the file system", size::show(bytes))),
+        ),
         ("usable", size::show(shown.usable)),
         ("live", size::show(shown.live)),
         ("reserved", size::show(shown.reserved)),

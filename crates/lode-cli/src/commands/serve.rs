@@ -44,7 +44,10 @@ server by the socket disk.lode.control, and has it run the command. So do all bu
 bench and a second serve. The same user, and root, may do that.
 
 Without --socket and --listen, the socket is the one that systemd has opened for this process (LISTEN_FDS;
-docs/SYSTEMD.md has the units). TCP is neither encrypted nor authenticated, so it is for loopback addresses unless --allow-remote is given.";
+docs/SYSTEMD.md has the units). TCP is neither encrypted nor authenticated, so it is for loopback addresses unless --allow-remote is given.
+
+With --discard the image takes about what is stored in it, and zones are written out again before they are
+used. If somebody else has taken the space by then, writes of new data are refused as if the disk were full.";
 
 /// What `lode serve` takes.
 #[derive(clap::Args)]
@@ -65,6 +68,9 @@ pub struct Arguments {
     /// Listen on an address that is not a loopback one
     #[arg(long, conflicts_with = "socket")]
     allow_remote: bool,
+    /// Give the space of what is free in the disk back to the file system or the device below
+    #[arg(long, conflicts_with = "read_only")]
+    discard: bool,
     /// How long running requests may take to finish at the end, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     drain: u64,
@@ -75,7 +81,7 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
     // Before anything can be waited for, so that a signal is never lost.
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(|error| Failure::io("serve: catching signals", error))?;
     let started = Instant::now();
-    let options = OpenOptions { read_only: arguments.read_only, ..OpenOptions::default() };
+    let options = OpenOptions { read_only: arguments.read_only, discard: arguments.discard, ..OpenOptions::default() };
     let disk = image::open_with(&arguments.disk, &options)?;
     let opened = started.elapsed();
     image::closing(disk, |disk| {

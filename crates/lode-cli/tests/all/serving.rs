@@ -32,6 +32,32 @@ fn qemu_img_converts_compares_and_maps() {
 }
 
 #[test]
+fn a_server_that_discards_lets_the_image_shrink() {
+    let scratch = Scratch::new();
+    let disk = scratch.disk("256MiB");
+    let taken = || json(lode(&["info", "--json"]).arg(&disk))["allocated"].as_u64().unwrap();
+    assert!(taken() >= 256 << 20, "the image was reserved");
+    let (file, socket) = (scratch.file("file", 32 << 20, 3), scratch.socket());
+    good(lode(&["import"]).arg(&disk).arg("data").arg(&file));
+    Serving::start(&disk, &socket.0, &[]).stop();
+    assert!(taken() >= 256 << 20, "nothing is given back unasked");
+    let serving = Serving::start(&disk, &socket.0, &["--discard"]);
+    let started = std::time::Instant::now();
+    let blocks = || std::os::unix::fs::MetadataExt::blocks(&disk.metadata().unwrap()) * 512;
+    while blocks() > 96 << 20 {
+        assert!(started.elapsed().as_secs() < 60, "{} bytes are still taken", blocks());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let out = scratch.path("out");
+    good(tool("nbdcopy", "libnbd-bin").arg(serving.uri("data")).arg(&out));
+    same(&file, &out);
+    serving.stop();
+    assert!((32 << 20..100 << 20).contains(&taken()), "{} bytes are taken", taken());
+    assert!(good(lode(&["info"]).arg(&disk)).contains("of the file system"));
+    sound(&disk);
+}
+
+#[test]
 fn nbdcopy_copies_in_and_out() {
     let scratch = Scratch::new();
     let socket = scratch.socket();

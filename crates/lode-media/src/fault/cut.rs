@@ -23,6 +23,7 @@ pub(super) enum Pending {
         astray: bool,
     },
     Erase(ZoneId),
+    Discard(ZoneId),
 }
 
 /// Reads what a sector would hold if nothing pending had happened.
@@ -39,7 +40,7 @@ pub(super) fn by_chance(
     let mut after = Cells::default();
     for one in pending {
         match one {
-            Pending::Erase(zone) => {
+            Pending::Erase(zone) | Pending::Discard(zone) => {
                 if rng.chance(plan.erase_happens_per_mille) {
                     erased(*zone, geometry, rng, &mut after);
                 }
@@ -128,7 +129,7 @@ pub(super) fn by_choice(pending: &[Pending], geometry: Geometry, choose: &mut dy
     let mut after = Cells::default();
     for one in pending {
         match one {
-            Pending::Erase(zone) => {
+            Pending::Erase(zone) | Pending::Discard(zone) => {
                 let fill = match choose(3) {
                     0 => continue,
                     1 => 0,

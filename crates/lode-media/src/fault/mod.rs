@@ -187,6 +187,11 @@ impl<M: Medium> Medium for FaultMedium<M> {
     fn sync(&self) -> Result<()> {
         self.state.lock().sync(&self.inner, self.geometry)
     }
+
+    fn discard(&self, zone: ZoneId) -> Result<()> {
+        self.geometry.check_zone(zone)?;
+        self.state.lock().discard(zone)
+    }
 }
 
 impl<M: std::fmt::Debug> std::fmt::Debug for FaultMedium<M> {

@@ -49,6 +49,8 @@ pub enum FaultPoint {
     Append,
     /// Erases. One that fails has done nothing.
     Erase,
+    /// Discards. One that fails has done nothing.
+    Discard,
     /// Syncs. One that fails loses what it had to make durable (see [`FaultPlan::sync_loss_per_mille`]).
     Sync,
 }

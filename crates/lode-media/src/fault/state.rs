@@ -133,14 +133,27 @@ impl State {
     pub(super) fn erase(&mut self, zone: ZoneId) -> Result<()> {
         self.check_power()?;
         self.check_script(FaultPoint::Erase, || format!("the erase of zone {}", zone.0))?;
+        self.blank(zone);
+        self.pending.push(Pending::Erase(zone));
+        Ok(())
+    }
+
+    pub(super) fn discard(&mut self, zone: ZoneId) -> Result<()> {
+        self.check_power()?;
+        self.check_script(FaultPoint::Discard, || format!("the discard of zone {}", zone.0))?;
+        self.blank(zone);
+        self.pending.push(Pending::Discard(zone));
+        Ok(())
+    }
+
+    /// The zone reads as it did, as zeros or as noise from now on (M4).
+    fn blank(&mut self, zone: ZoneId) {
         self.volatile.remove_zone(zone);
         self.unerased.remove(&zone.0);
         match [None, Some(0), Some(NOISE)][self.rng.index(3)] {
             Some(fill) => self.erased.insert(zone.0, fill),
             None => self.erased.remove(&zone.0),
         };
-        self.pending.push(Pending::Erase(zone));
-        Ok(())
     }
 
     pub(super) fn sync(&mut self, inner: &dyn Medium, geometry: Geometry) -> Result<()> {
@@ -165,7 +178,7 @@ impl State {
             match one {
                 Pending::Erase(zone) if lost => drop(self.unerased.insert(zone.0)),
                 Pending::Erase(zone) => drop(self.unerased.remove(&zone.0)),
-                Pending::Append { .. } => {}
+                Pending::Append { .. } | Pending::Discard(_) => {}
             }
             if lost {
                 continue;
@@ -175,15 +188,18 @@ impl State {
                     let astray = astray || self.unerased.contains(&at.zone.0);
                     Pending::Append { at, data, astray }
                 }
-                erase => erase,
+                other => other,
             });
         }
     }
 
     fn make_durable(&mut self, inner: &dyn Medium, geometry: Geometry, one: Pending) -> Result<()> {
         match one {
-            Pending::Erase(zone) => {
-                inner.erase(zone)?;
+            Pending::Erase(zone) | Pending::Discard(zone) => {
+                match one {
+                    Pending::Discard(_) => inner.discard(zone)?,
+                    _ => inner.erase(zone)?,
+                }
                 self.durable.remove_zone(zone);
                 remove_zone(&mut self.unreadable, zone);
                 remove_zone(&mut self.synced, zone);

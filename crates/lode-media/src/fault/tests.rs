@@ -181,3 +181,30 @@ fn the_death_of_a_process_loses_nothing() {
     std::thread::spawn(move || first.append(at(0, 0), &[&[1; 64]]).unwrap()).join().unwrap();
     assert_eq!(read(&medium, at(0, 0), 64), [1; 64]);
 }
+
+#[test]
+fn a_discard_leaves_old_bytes_zeros_or_noise_and_a_cut_may_undo_it() {
+    let (mut at_once, mut after_cut) = (BTreeSet::new(), BTreeSet::new());
+    for seed in 0..60 {
+        let medium = medium(FaultPlan::new(seed));
+        medium.append(at(1, 0), &[&[7; 1024]]).unwrap();
+        medium.sync().unwrap();
+        medium.discard(ZoneId(1)).unwrap();
+        at_once.insert(read(&medium, at(1, 0), 1)[0]);
+        restart(&medium);
+        after_cut.insert(read(&medium, at(1, 0), 1)[0]);
+        medium.discard(ZoneId(1)).unwrap();
+        medium.sync().unwrap();
+        assert_eq!(medium.inner().counts().discards, 1);
+        medium.erase(ZoneId(1)).unwrap();
+        medium.append(at(1, 0), &[&[8; 64]]).unwrap();
+        medium.sync().unwrap();
+        assert_eq!(read(&medium, at(1, 0), 1), [8]);
+    }
+    assert_eq!(at_once, BTreeSet::from([0, 7, NOISE]));
+    assert_eq!(after_cut, BTreeSet::from([0, 7, NOISE]));
+    let medium = medium(FaultPlan::new(1));
+    medium.fail(FaultPoint::Discard, 1, Lasting::Once, ErrorKind::Io);
+    assert_eq!(medium.discard(ZoneId(1)).unwrap_err().kind(), ErrorKind::Io);
+    medium.discard(ZoneId(1)).unwrap();
+}

@@ -2,7 +2,7 @@
 //!
 //! States: *good*, and *latched* after the first append or sync that failed in the kernel. There is no way back.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -33,7 +33,6 @@ pub struct FileMedium {
     rings: Rings,
     real: RealZones,
     zeroed: AtomicU64,
-    punch: AtomicBool,
     /// Syncs that were begun. Two that overlap must not both ask the kernel: it reports a failed write to only one.
     syncs_begun: AtomicU64,
     syncing: Mutex<()>,
@@ -65,7 +64,6 @@ impl FileMedium {
             geometry,
             rings: Rings::default(),
             zeroed: AtomicU64::new(0),
-            punch: AtomicBool::new(false),
             syncs_begun: AtomicU64::new(0),
             syncing: Mutex::new(()),
             latch: Mutex::new(None),
@@ -85,12 +83,6 @@ impl FileMedium {
     /// Groups of reads that went through io_uring.
     pub fn ring_batches(&self) -> u64 {
         self.rings.batches()
-    }
-
-    /// Whether discard gives space back to the file system or the device. Off at first: a zone given back has to
-    /// be written out again before it can be used, and on a full file system it cannot be.
-    pub fn set_punch(&self, on: bool) {
-        self.punch.store(on, Ordering::Relaxed);
     }
 
     /// The image as a row of bytes.
@@ -179,12 +171,11 @@ impl Medium for FileMedium {
         self.latching(self.image.handle.sync())
     }
 
+    /// Gives the space back to the file system or the device, if it takes it. The next erase writes the zone out anew,
+    /// and on a full file system it cannot.
     fn discard(&self, zone: ZoneId) -> Result<()> {
+        self.check_writable()?;
         self.geometry.check_zone(zone)?;
-        if !self.punch.load(Ordering::Relaxed) || self.image.access == Access::ReadOnly {
-            return Ok(());
-        }
-        self.check_good()?;
         let (start, len) = (self.start(zone), u64::from(self.geometry.zone_bytes));
         match self.image.kind {
             Kind::Device => self.image.handle.discard(start, len),

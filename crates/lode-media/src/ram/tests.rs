@@ -144,7 +144,7 @@ fn it_counts() {
     medium.sync().unwrap();
     medium.erase(ZoneId(0)).unwrap();
     read(&medium, at(0, 0), 1);
-    assert_eq!(medium.counts(), Counts { appends: 1, appended_bytes: 128, reads: 1, erases: 1, syncs: 1 });
+    assert_eq!(medium.counts(), Counts { appends: 1, appended_bytes: 128, reads: 1, erases: 1, syncs: 1, discards: 0 });
 }
 
 #[test]
@@ -164,4 +164,21 @@ fn threads_work_side_by_side() {
         }
     });
     assert_eq!(medium.stored_bytes(), 4 * 16 * 4096);
+}
+
+#[test]
+fn a_discarded_zone_takes_no_memory_and_is_erased_before_it_is_used() {
+    let medium = RamMedium::noisy(geometry(4096));
+    let mut noise = vec![0; 4096];
+    noise[0] = 1;
+    medium.append(at(1, 0), &[&noise]).unwrap();
+    assert_eq!(medium.stored_bytes(), 4096);
+    medium.discard(ZoneId(1)).unwrap();
+    assert_eq!((medium.stored_bytes(), medium.counts().discards), (0, 1));
+    assert_eq!(read(&medium, at(1, 0), 2), [NOISE; 2]);
+    let appended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| medium.append(at(1, 0), &[&noise])));
+    assert!(appended.is_err(), "an append into a zone that is discarded and not erased");
+    medium.erase(ZoneId(1)).unwrap();
+    medium.append(at(1, 0), &[&noise]).unwrap();
+    assert_eq!(medium.discard(ZoneId(4)).unwrap_err().kind(), ErrorKind::OutOfBounds);
 }

@@ -114,15 +114,23 @@ pub(super) struct Zone {
     content: Content,
     /// What was appended since the last erase: ranges in order that do not touch.
     appended: Vec<(u32, u32)>,
+    /// Its space was given back: it must be erased before it is appended to.
+    discarded: bool,
 }
 
 impl Zone {
     pub(super) fn new(geometry: Geometry, fill: u8) -> Self {
         let content = if in_sectors(geometry) { Content::Sectors(Vec::new()) } else { Content::Bytes(Vec::new()) };
-        Zone { len: index(geometry.zone_bytes), fill, content, appended: Vec::new() }
+        Zone { len: index(geometry.zone_bytes), fill, content, appended: Vec::new(), discarded: false }
+    }
+
+    pub(super) fn discard(&mut self) {
+        self.erase();
+        self.discarded = true;
     }
 
     pub(super) fn erase(&mut self) {
+        self.discarded = false;
         self.appended.clear();
         match &mut self.content {
             Content::Bytes(bytes) => *bytes = Vec::new(),
@@ -161,6 +169,9 @@ impl Zone {
     pub(super) fn append(&mut self, offset: u32, len: usize, new: Content) -> Result<(), String> {
         if len == 0 {
             return Ok(());
+        }
+        if self.discarded {
+            return Err("comes after a discard, with no erase between".to_owned());
         }
         let end = offset + u32::try_from(len).expect("an append fits its zone");
         let next = self.appended.partition_point(|&(start, _)| start < offset);

@@ -98,6 +98,7 @@ fn shaped(id: ScriptId, prelude: usize, ops: Vec<Op>) -> Script {
         write_buffer_bytes: 16 << 10,
         unit_memory_bytes: 300,
         checkpoint_window_bytes: Some(16 << 10),
+        discard: false,
     };
     Script { id, geometry, erased: Erased::Old, options, prelude, ops }
 }

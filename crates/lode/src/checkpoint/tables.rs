@@ -71,7 +71,9 @@ impl Inner {
             return Ok(zone);
         }
         drop(core);
-        if holds == Holds::Moved {
+        if self.reclaim_discarded().unwrap_or_else(|error| self.note_trouble(error)) {
+            // There are more now.
+        } else if holds == Holds::Moved {
             self.free_dead(true)?;
         } else {
             crate::mark("space: zone for tables freed on demand");

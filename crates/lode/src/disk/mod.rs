@@ -18,6 +18,7 @@ pub(crate) mod outcomes;
 pub(crate) mod pace;
 pub(crate) mod put;
 pub(crate) mod read;
+mod discard;
 mod recount;
 pub(crate) mod schedules;
 pub(crate) mod space;
@@ -111,6 +112,10 @@ pub(crate) struct Core {
     pub idle_writers: u32,
     /// Zones that may be erased and taken.
     pub free: BTreeSet<u32>,
+    /// Free zones whose space was given back: erased, and so made real again (R3), before they count as free.
+    pub discarded: BTreeSet<u32>,
+    /// A discard has failed: no more of them in this opening.
+    pub discard_failed: bool,
     /// Dead zones whose every block was looked up (R26).
     pub verified: BTreeSet<u32>,
     pub cursor: RootCursor,

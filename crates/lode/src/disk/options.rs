@@ -48,6 +48,9 @@ pub struct OpenOptions {
     pub checkpoint_window_bytes: Option<u64>,
     /// A position that an earlier flush covered: the disk must have at least that (P3).
     pub expect_at_least: Option<Lsn>,
+    /// Give the space of free zones back to the file system or the device below, all but a few. They are made real again
+    /// before they are used; if somebody else has taken the space by then, new data is refused.
+    pub discard: bool,
 }
 
 impl Default for OpenOptions {
@@ -62,6 +65,7 @@ impl Default for OpenOptions {
             unit_memory_bytes: 8 << 20,
             checkpoint_window_bytes: None,
             expect_at_least: None,
+            discard: false,
         }
     }
 }
@@ -262,6 +266,8 @@ pub struct Counters {
     pub batches: u64,
     /// Zones cleaned.
     pub zones_cleaned: u64,
+    /// Zones whose space was given back.
+    pub zones_discarded: u64,
     /// Roots written.
     pub roots: u64,
     /// Memory that the tables take now.

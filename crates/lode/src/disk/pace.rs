@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_millis(4);
 pub(crate) struct Credit(i64);
 
 /// Pacing begins before cleaning does, and ends when so many zones are available again.
-const PACED_ZONES: usize = RESERVE_ZONES as usize + 2 * LOW_ZONES;
+pub(super) const PACED_ZONES: usize = RESERVE_ZONES as usize + 2 * LOW_ZONES;
 
 impl Core {
     fn owes(&self) -> bool {

@@ -22,7 +22,7 @@ impl Core {
         self.free.len() + self.writer.ready.len()
     }
 
-    /// Takes a free zone. The caller erases it.
+    /// Takes a free zone, which is real. The caller erases it.
     pub fn take_zone(&mut self) -> Option<u32> {
         self.free.pop_first()
     }

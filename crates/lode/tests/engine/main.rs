@@ -3,6 +3,7 @@
 
 mod barriers;
 mod basics;
+mod discard;
 mod found;
 mod large;
 mod lists;

@@ -5,14 +5,16 @@
 //! It knows a batch's head by the offsets of `docs/FORMAT.md`, so that a test can say what it looks at.
 use lode::{Disk, FormatOptions, OpenOptions, Survive, Volume, VolumeOptions};
 use lode_media::{Error, ErrorKind, Geometry, Medium, Position, Result, ZoneId};
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A call that has ended.
 #[derive(Clone)]
 pub enum Event {
     Erase(u32),
+    /// The zone holds noise from then on, at the latest after a cut.
+    Discard(u32),
     Append(Position, Arc<Vec<u8>>),
     /// Makes durable the events before this one (M2): those that had ended when the sync began.
     Sync(usize),
@@ -48,6 +50,11 @@ pub struct Tape {
     ends: Mutex<BTreeMap<u32, u32>>,
     hook: Mutex<Option<(Call, Hook)>>,
     refusing: AtomicBool,
+    /// The same, for zones whose space was given back.
+    refusing_discarded: AtomicBool,
+    discarded: Mutex<BTreeSet<u32>>,
+    reused: AtomicUsize,
+    failing_discards: Mutex<Option<ErrorKind>>,
     reads: Mutex<Vec<Position>>,
 }
 
@@ -65,6 +72,10 @@ impl Tape {
             ends: Mutex::default(),
             hook: Mutex::default(),
             refusing: AtomicBool::new(false),
+            refusing_discarded: AtomicBool::new(false),
+            discarded: Mutex::default(),
+            reused: AtomicUsize::new(0),
+            failing_discards: Mutex::default(),
             reads: Mutex::default(),
         })
     }
@@ -97,6 +108,26 @@ impl Tape {
     /// From now on the file system below has no space for further zones, or has again.
     pub fn refuse_erases(&self, refusing: bool) {
         self.refusing.store(refusing, Ordering::SeqCst);
+    }
+
+    /// The same for zones whose space was given back: somebody else has taken it, or gives it back.
+    pub fn refuse_erases_of_discarded(&self, refusing: bool) {
+        self.refusing_discarded.store(refusing, Ordering::SeqCst);
+    }
+
+    /// Discards fail from now on.
+    pub fn fail_discards(&self, kind: ErrorKind) {
+        *self.failing_discards.lock().unwrap() = Some(kind);
+    }
+
+    /// How many zones were given back.
+    pub fn discards(&self) -> usize {
+        self.events().iter().filter(|event| matches!(event, Event::Discard(_))).count()
+    }
+
+    /// How many zones were made real again after they were given back.
+    pub fn erases_of_discarded(&self) -> usize {
+        self.reused.load(Ordering::SeqCst)
     }
 
     /// How many calls have ended.
@@ -162,6 +193,10 @@ impl Tape {
         let mut image = self.base.clone();
         let align = usize::try_from(self.geometry.append_align).unwrap();
         for (n, event) in events[..at].iter().enumerate() {
+            if let Event::Discard(zone) = event {
+                let start = place(self.geometry, Position { zone: ZoneId(*zone), offset: 0 });
+                image[start..][..usize::try_from(self.geometry.zone_bytes).unwrap()].fill(0xA5);
+            }
             let Event::Append(start, bytes) = event else { continue };
             let start = place(self.geometry, *start);
             for (sector, content) in bytes.chunks(align).enumerate() {
@@ -231,6 +266,13 @@ impl Medium for Tape {
         if self.refusing.load(Ordering::SeqCst) {
             return Err(Error::new(ErrorKind::NoSpace, "no space for a further zone"));
         }
+        if self.discarded.lock().unwrap().contains(&zone.0) {
+            if self.refusing_discarded.load(Ordering::SeqCst) {
+                return Err(Error::new(ErrorKind::NoSpace, "no space for a further zone"));
+            }
+            self.discarded.lock().unwrap().remove(&zone.0);
+            self.reused.fetch_add(1, Ordering::SeqCst);
+        }
         self.ends.lock().unwrap().insert(zone.0, 0);
         self.events.lock().unwrap().push(Event::Erase(zone.0));
         Ok(())
@@ -240,6 +282,19 @@ impl Medium for Tape {
         let covers = self.len();
         self.run_hook(Call::Sync);
         self.events.lock().unwrap().push(Event::Sync(covers));
+        Ok(())
+    }
+
+    fn discard(&self, zone: ZoneId) -> Result<()> {
+        if let Some(kind) = *self.failing_discards.lock().unwrap() {
+            return Err(Error::new(kind, "the device refuses"));
+        }
+        self.ends.lock().unwrap().remove(&zone.0);
+        self.discarded.lock().unwrap().insert(zone.0);
+        let start = Position { zone, offset: 0 };
+        let bytes = usize::try_from(self.geometry.zone_bytes).unwrap();
+        self.now.lock().unwrap()[place(self.geometry, start)..][..bytes].fill(0xA5);
+        self.events.lock().unwrap().push(Event::Discard(zone.0));
         Ok(())
     }
 }
