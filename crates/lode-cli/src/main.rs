@@ -22,6 +22,7 @@ mod random;
 mod session;
 mod shelf;
 mod size;
+mod space;
 mod text;
 
 use arguments::Arguments;

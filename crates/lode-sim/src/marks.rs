@@ -29,6 +29,7 @@ pub const CRASHES: &[&str] = &[
     "snapshot: layers merged",
     "space: checkpoint forced",
     "space: deleted list gone",
+    "space: level told",
     "state: a section lacks a record older than those it lacked",
     "tables: cleaned",
     "unit: a block cut at the commit",

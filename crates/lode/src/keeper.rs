@@ -168,6 +168,7 @@ impl Inner {
         if self.options.read_only {
             return Ok(false);
         }
+        drop(self.tell_space(self.core.lock()));
         let _one = self.maintaining.lock();
         let mut did = self.reclaim_discarded().unwrap_or_else(|error| self.note_trouble(error));
         let (available, waiting, long) = {

@@ -70,6 +70,7 @@ pub use disk::options::{
 pub use disk::outcomes::UnitStatus;
 pub use disk::schedules::{Scheduled, SnapshotSchedule};
 pub use disk::units::{UnitInfo, UnitState};
+pub use disk::warning::{SpaceLevel, SpaceNews};
 pub use error::{Error, ErrorKind, Result};
 pub use format::{describe, records::Compression};
 pub use inspect::{BatchView, DiskMap, SegmentView, ZoneMap};

@@ -24,7 +24,7 @@ impl Disk {
     pub fn reserve(&self, blocks: u64, block_bytes: u32) -> Result<Reservation> {
         let inner = self.inner();
         let space = space_of(blocks, block_bytes);
-        let mut core = inner.writable()?;
+        let mut core = inner.tell_space(inner.writable()?);
         if !core.promises(core.reserves(space)) {
             return Err(inner.full(&core, core.reserves(space)));
         }

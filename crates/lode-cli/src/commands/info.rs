@@ -1,8 +1,8 @@
 //! `lode info`: sizes of a disk.
 
 use crate::failure::{Code, Result};
-use crate::{image, output, size, text};
-use lode::DiskInfo;
+use crate::{image, output, size, space, text};
+use lode::{DiskInfo, SpaceLevel};
 use serde::Serialize;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -24,6 +24,12 @@ pub struct Arguments {
 }
 
 #[derive(Serialize)]
+struct Held {
+    snapshot: String,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
 struct Shown {
     disk_id: String,
     format: u16,
@@ -37,13 +43,18 @@ struct Shown {
     live: u64,
     reserved: u64,
     free: u64,
+    /// Whether that is enough: `ample`, `low` or `critical`.
+    space: &'static str,
+    snapshots: usize,
+    /// What each snapshot holds by itself; looked up only when space is not ample.
+    held: Option<Vec<Held>>,
     epoch: u64,
     volumes: usize,
     damaged: Option<String>,
 }
 
 impl Shown {
-    fn new(info: DiskInfo, allocated: Option<u64>) -> Self {
+    fn new(info: DiskInfo, allocated: Option<u64>, held: Option<Vec<Held>>) -> Self {
         Shown {
             disk_id: format!("{:032x}", info.disk_id),
             format: info.format,
@@ -56,6 +67,9 @@ impl Shown {
             live: info.live,
             reserved: info.reserved,
             free: info.free,
+            space: space::word(info.space),
+            snapshots: info.snapshots,
+            held,
             epoch: info.epoch,
             volumes: info.volumes,
             damaged: info.damaged,
@@ -66,7 +80,13 @@ impl Shown {
 /// Shows the disk.
 pub fn run(arguments: &Arguments) -> Result<Code> {
     let disk = image::open_read_only(&arguments.disk)?;
-    let shown = Shown::new(image::closing(disk, |disk| Ok(disk.info()?))?, allocated(&arguments.disk));
+    let shown = image::closing(disk, |disk| {
+        let info = disk.info()?;
+        // It reads what they keep.
+        let held = (info.space != SpaceLevel::Ample).then(|| disk.held_by_snapshots()).transpose()?;
+        let held = held.map(|held| held.into_iter().map(|(snapshot, bytes)| Held { snapshot, bytes }).collect());
+        Ok(Shown::new(info, allocated(&arguments.disk), held))
+    })?;
     if arguments.json {
         output::json(&shown)?;
     } else {
@@ -100,6 +120,10 @@ fn describe(shown: &Shown) -> String {
         ("volumes", shown.volumes.to_string()),
         ("opened", format!("{} times", shown.epoch)),
     ];
+    if let Some(held) = &shown.held {
+        let held: Vec<(&str, u64)> = held.iter().map(|held| (held.snapshot.as_str(), held.bytes)).collect();
+        lines.push(("WARNING", space::warning(shown.space, shown.free, shown.usable, shown.reserved, &held)));
+    }
     if let Some(damage) = &shown.damaged {
         lines.push(("DAMAGED", text::safe(damage)));
     }

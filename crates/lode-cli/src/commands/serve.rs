@@ -5,7 +5,7 @@ use crate::control::server::Control;
 use crate::exports::Volumes;
 use crate::failure::{Code, Failure, Result};
 use crate::shelf::Shelf;
-use crate::{image, output, text};
+use crate::{image, output, space, text};
 use listenfd::ListenFd;
 use lode::{Disk, OpenOptions};
 use lode_nbd::{Address, Limits, Listener, Server};
@@ -46,6 +46,9 @@ bench and a second serve. The same user, and root, may do that.
 Without --socket and --listen, the socket is the one that systemd has opened for this process (LISTEN_FDS;
 docs/SYSTEMD.md has the units). TCP is neither encrypted nor authenticated, so it is for loopback addresses unless --allow-remote is given.
 
+When little space is left, a line on standard error says so before any write is refused, and what could be
+dropped; and again when there is more. NBD has no words for that: a client hears only the refusal.
+
 With --discard the image takes about what is stored in it, and zones are written out again before they are
 used. If somebody else has taken the space by then, writes of new data are refused as if the disk were full.";
 
@@ -71,6 +74,10 @@ pub struct Arguments {
     /// Give the space of what is free in the disk back to the file system or the device below
     #[arg(long, conflicts_with = "read_only")]
     discard: bool,
+    /// Warn when less than this part of the space is free, in percent; 0: never
+    #[arg(long, value_name = "PERCENT", default_value_t = OpenOptions::default().low_percent,
+        value_parser = clap::value_parser!(u8).range(0..=100))]
+    warn_below: u8,
     /// How long running requests may take to finish at the end, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     drain: u64,
@@ -81,10 +88,16 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
     // Before anything can be waited for, so that a signal is never lost.
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(|error| Failure::io("serve: catching signals", error))?;
     let started = Instant::now();
-    let options = OpenOptions { read_only: arguments.read_only, discard: arguments.discard, ..OpenOptions::default() };
+    let options = OpenOptions {
+        read_only: arguments.read_only,
+        discard: arguments.discard,
+        low_percent: arguments.warn_below,
+        ..OpenOptions::default()
+    };
     let disk = image::open_with(&arguments.disk, &options)?;
     let opened = started.elapsed();
     image::closing(disk, |disk| {
+        space::log(&arguments.disk, disk);
         let shelf = Arc::new(Shelf::default());
         let server = start(arguments, disk, &shelf)?;
         let control = Control::start(&arguments.disk, disk, &shelf);

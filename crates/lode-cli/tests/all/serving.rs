@@ -58,6 +58,48 @@ fn a_server_that_discards_lets_the_image_shrink() {
 }
 
 #[test]
+fn a_disk_that_runs_full_is_warned_of_in_the_log_and_by_info() {
+    let scratch = Scratch::new();
+    let disk = scratch.disk("256MiB");
+    for seed in [1, 2] {
+        good(lode(&["import"]).arg(&disk).arg("old").arg(scratch.file(&format!("file{seed}"), 8 << 20, seed)));
+        if seed == 1 {
+            good(lode(&["snapshot", "create"]).arg(&disk).arg("before"));
+        }
+    }
+    good(lode(&["volume", "create"]).arg(&disk).args(["data", "--size", "1GiB"]));
+    let info = json(lode(&["info", "--json"]).arg(&disk));
+    assert_eq!((&info["space"], &info["held"]), (&"ample".into(), &serde_json::Value::Null));
+    assert!(!good(lode(&["info"]).arg(&disk)).contains("WARNING"));
+    let (socket, log) = (scratch.socket(), scratch.path("log"));
+    let into = std::fs::File::create(&log).unwrap().into();
+    let serving = Serving::start_with_log(&disk, &socket.0, &[], into);
+    let mut client = Client::connect(&socket.0, "data").unwrap();
+    let piece = crate::support::content(1 << 20, 4);
+    let full = (0..256).find(|at| client.write(at << 20, &piece, false).is_err());
+    assert!(full.is_some(), "the disk never becomes full");
+    drop(client);
+    // Printed by a thread of its own.
+    let started = std::time::Instant::now();
+    let said = loop {
+        let said = std::fs::read_to_string(&log).unwrap();
+        if said.contains("space is critical") {
+            break said;
+        }
+        assert!(started.elapsed().as_secs() < 30, "{said}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    };
+    assert!(said.contains("one snapshot holds ") && said.contains("(before "), "{said}");
+    assert!(said.lines().count() <= 2, "{said}");
+    serving.stop();
+    let info = json(lode(&["info", "--json"]).arg(&disk));
+    assert_eq!((&info["space"], &info["snapshots"]), (&"critical".into(), &1.into()));
+    assert_eq!(info["held"][0]["snapshot"], "before");
+    let words = good(lode(&["info"]).arg(&disk));
+    assert!(words.contains("WARNING") && words.contains("(before "), "{words}");
+}
+
+#[test]
 fn nbdcopy_copies_in_and_out() {
     let scratch = Scratch::new();
     let socket = scratch.socket();

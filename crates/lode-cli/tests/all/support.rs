@@ -202,9 +202,14 @@ pub struct Serving {
 impl Serving {
     /// Starts a server and waits until it is ready.
     pub fn start(disk: &Path, socket: &Path, more: &[&str]) -> Serving {
+        Self::start_with_log(disk, socket, more, Stdio::inherit())
+    }
+
+    /// The same; what it says beside its work goes to `log`.
+    pub fn start_with_log(disk: &Path, socket: &Path, more: &[&str], log: Stdio) -> Serving {
         let mut command = lode(&["serve"]);
         command.arg(disk).arg("--socket").arg(socket).args(more);
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
         let (tell, told) = std::sync::mpsc::channel();
         // Goes on reading, so that the server never meets a closed or a full pipe.

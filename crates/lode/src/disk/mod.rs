@@ -5,7 +5,7 @@
 //! keeper, that checkpoints and cleans. A disk opened with `background: false` has none: the caller's thread does all
 //! work, in an order that depends on nothing but the calls.
 //!
-//! Lock order: `units`, `large`, `maintaining`, `core`. Nothing else is nested.
+//! Lock order: `units`, `large`, `maintaining`, `telling` (of `warning`), `core`. Nothing else is nested.
 
 pub(crate) mod flush;
 pub(crate) mod load;
@@ -26,6 +26,7 @@ mod stored;
 pub(crate) mod snapshots;
 pub(crate) mod units;
 pub(crate) mod volumes;
+pub(crate) mod warning;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::side::Side;
@@ -114,6 +115,8 @@ pub(crate) struct Core {
     pub free: BTreeSet<u32>,
     /// Free zones whose space was given back: erased, and so made real again (R3), before they count as free.
     pub discarded: BTreeSet<u32>,
+    /// Zones are lacking for what was promised: new data is refused.
+    pub hopeless: bool,
     /// A discard has failed: no more of them in this opening.
     pub discard_failed: bool,
     /// Dead zones whose every block was looked up (R26).
@@ -184,6 +187,7 @@ pub(crate) struct Inner {
     pub generations: numbers::Generations,
     /// Units with a label or a barrier.
     pub units: Mutex<units::Registry>,
+    pub watchers: warning::Watchers,
     /// The number before that of the first unit of this opening.
     pub first_unit: u64,
 }

@@ -300,6 +300,8 @@ impl Disk {
             blocks: core.state.zones.blocks,
             reserved: core.reserves(core.reserved),
             free: usable.saturating_sub(core.promised()),
+            space: core.space_level(super::warning::SpaceLevel::Ample, &inner.options),
+            snapshots: core.state.versions.names.len(),
             read_only: inner.options.read_only,
             epoch: core.epoch,
             replayed: core.counters.replayed,
@@ -387,6 +389,7 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         idle_writers: 0,
         free: BTreeSet::new(),
         discarded: BTreeSet::new(),
+        hopeless: false,
         discard_failed: false,
         verified: BTreeSet::new(),
         cursor,
@@ -449,6 +452,7 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         first_unit: epoch << 40,
         generations: super::numbers::Generations::default(),
         units: Mutex::new(found.registry),
+        watchers: super::warning::Watchers::default(),
         options,
     }
 }

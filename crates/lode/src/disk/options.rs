@@ -1,5 +1,6 @@
 //! What callers choose and what they are told: plain data.
 
+use super::warning::SpaceLevel;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::records::Compression;
 use crate::ordered::Attributes;
@@ -51,6 +52,10 @@ pub struct OpenOptions {
     /// Give the space of free zones back to the file system or the device below, all but a few. They are made real again
     /// before they are used; if somebody else has taken the space by then, new data is refused.
     pub discard: bool,
+    /// With less than this part of the usable space left, space is low: see [`crate::Disk::watch_space`]. 0: never.
+    pub low_percent: u8,
+    /// ... and with less than this it is critical.
+    pub critical_percent: u8,
 }
 
 impl Default for OpenOptions {
@@ -66,6 +71,8 @@ impl Default for OpenOptions {
             checkpoint_window_bytes: None,
             expect_at_least: None,
             discard: false,
+            low_percent: 10,
+            critical_percent: 3,
         }
     }
 }
@@ -138,6 +145,10 @@ pub struct DiskInfo {
     pub reserved: u64,
     /// What can still be promised.
     pub free: u64,
+    /// Whether that is enough.
+    pub space: SpaceLevel,
+    /// How many snapshots there are.
+    pub snapshots: usize,
     /// Open for reading only.
     pub read_only: bool,
     /// How often the disk was opened for writing.

@@ -76,6 +76,9 @@ impl Claim {
 impl Inner {
     /// Before anything is taken in: waits until more zones are available than the claim must leave.
     pub fn admit<'a>(&'a self, mut core: MutexGuard<'a, Core>, claim: Claim) -> Result<MutexGuard<'a, Core>> {
+        if claim == Claim::Data {
+            core = self.tell_space(core);
+        }
         // Zones come and go while the cleaner works: only more of them than ever before is a gain.
         let (mut most, mut fruitless) = (core.available(), 0);
         while core.available() <= claim.leaves() && claim != Claim::Keeper {
@@ -86,6 +89,8 @@ impl Inner {
                     return Ok(core);
                 }
                 crate::mark("space: cleaning is fruitless");
+                core.hopeless = true;
+                core = self.tell_space(core);
                 return Err(self.full(&core, 0));
             }
             // Volumes may outlive the threads, which end with the last handle of the disk: then the caller does the

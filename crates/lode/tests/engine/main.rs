@@ -25,4 +25,5 @@ mod streams;
 mod tape;
 mod units;
 mod views;
+mod warning;
 mod watch;
