@@ -1,7 +1,7 @@
 //! What can be typed.
 
 use crate::commands::{
-    bench, check, clone, completions, create, diff, export, import, info, inspect, list, map, receive, recluster,
+    bench, check, clone, completions, create, diff, export, grow, import, info, inspect, list, map, receive, recluster,
     repair, scrub, send, serve, snapshot, unit, volume,
 };
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -88,6 +88,8 @@ pub enum Command {
     Diff(diff::Arguments),
     /// Show a disk's sizes
     Info(info::Arguments),
+    /// Make a disk larger
+    Grow(grow::Arguments),
     /// Verify the structure of a disk from its medium alone
     Check(check::Arguments),
     /// Read and verify every stored block

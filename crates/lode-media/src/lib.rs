@@ -44,7 +44,7 @@ pub struct Position {
     pub offset: u32,
 }
 
-/// The shape of a medium. It never changes while the medium is open.
+/// The shape of a medium. While it is open nothing of it changes but the number of zones, by [`Medium::grow`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// How many zones there are.
@@ -92,6 +92,20 @@ pub trait Medium: Send + Sync {
     /// Makes durable all appends and erases that had completed before this call (M2).
     fn sync(&self) -> Result<()>;
 
+    /// Adds zones at the end until there are so many; `None`: as many as the device below has room for by now. When this
+    /// returns they are there for good, also after a power cut, and [`Medium::geometry`] says so. Zones are never taken
+    /// away: fewer than there are is no error and changes nothing. New zones are erased before they are appended to.
+    fn grow(&self, zones: Option<u32>) -> Result<()> {
+        let now = self.geometry().zones;
+        match zones {
+            Some(zones) if zones > now => {
+                let words = format!("expected at most the {now} zones that this medium has for good, found {zones}");
+                Err(Error::new(ErrorKind::Unsupported, words))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Says that the content of `zone` is no longer needed, so that its space can be given back to whatever is below. A
     /// hint; what it reads as afterwards is undefined (M4), and it is erased before it is appended to again, which makes
     /// its space real again (M5).
@@ -124,6 +138,10 @@ impl<M: Medium + ?Sized> Medium for std::sync::Arc<M> {
 
     fn sync(&self) -> Result<()> {
         (**self).sync()
+    }
+
+    fn grow(&self, zones: Option<u32>) -> Result<()> {
+        (**self).grow(zones)
     }
 
     fn discard(&self, zone: ZoneId) -> Result<()> {

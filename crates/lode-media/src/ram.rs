@@ -8,7 +8,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::RwLock;
+use parking_lot::{MappedRwLockReadGuard, RwLock, RwLockReadGuard};
 
 use crate::bounds::{index, total_len, wide};
 use crate::{Geometry, Medium, Position, Result, ZoneId};
@@ -34,8 +34,10 @@ pub const NOISE: u8 = 0xA5;
 /// # Ok::<(), lode_media::Error>(())
 /// ```
 pub struct RamMedium {
+    /// With the number of zones that there were at first.
     geometry: Geometry,
-    zones: Vec<RwLock<Zone>>,
+    fill: u8,
+    zones: RwLock<Vec<RwLock<Zone>>>,
     appends: AtomicU64,
     appended_bytes: AtomicU64,
     reads: AtomicU64,
@@ -81,7 +83,8 @@ impl RamMedium {
         let zone = || RwLock::new(Zone::new(geometry, fill));
         RamMedium {
             geometry,
-            zones: (0..geometry.zones).map(|_| zone()).collect(),
+            fill,
+            zones: RwLock::new((0..geometry.zones).map(|_| zone()).collect()),
             appends: AtomicU64::new(0),
             appended_bytes: AtomicU64::new(0),
             reads: AtomicU64::new(0),
@@ -93,7 +96,7 @@ impl RamMedium {
 
     /// Bytes of memory that the content takes, without the table of the sectors.
     pub fn stored_bytes(&self) -> u64 {
-        self.zones.iter().map(|zone| zone.read().stored_bytes()).sum()
+        self.zones.read().iter().map(|zone| zone.read().stored_bytes()).sum()
     }
 
     /// What has been asked of it so far.
@@ -112,23 +115,24 @@ impl RamMedium {
     /// Puts bytes in place behind the contract's back, whatever was appended: for damage and for power cuts.
     /// Any offset and length inside one zone.
     pub fn overwrite(&self, at: Position, bytes: &[u8]) -> Result<()> {
-        self.geometry.check_range(at, bytes.len())?;
+        self.geometry().check_range(at, bytes.len())?;
         self.zone(at.zone).write().overwrite(at.offset, bytes);
         Ok(())
     }
 
-    fn zone(&self, zone: ZoneId) -> &RwLock<Zone> {
-        &self.zones[index(zone.0)]
+    fn zone(&self, zone: ZoneId) -> MappedRwLockReadGuard<'_, RwLock<Zone>> {
+        RwLockReadGuard::map(self.zones.read(), |zones| &zones[index(zone.0)])
     }
 }
 
 impl Medium for RamMedium {
     fn geometry(&self) -> Geometry {
-        self.geometry
+        let zones = u32::try_from(self.zones.read().len()).expect("counted by 32 bits");
+        Geometry { zones, ..self.geometry }
     }
 
     fn read(&self, at: Position, into: &mut [u8]) -> Result<()> {
-        self.geometry.check_range(at, into.len())?;
+        self.geometry().check_range(at, into.len())?;
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.zone(at.zone).read().read(at.offset, into);
         Ok(())
@@ -136,7 +140,7 @@ impl Medium for RamMedium {
 
     fn append(&self, at: Position, pieces: &[&[u8]]) -> Result<()> {
         let len = total_len(pieces);
-        self.geometry.check_append(at, len)?;
+        self.geometry().check_append(at, len)?;
         self.appends.fetch_add(1, Ordering::Relaxed);
         self.appended_bytes.fetch_add(wide(len), Ordering::Relaxed);
         // Copied before the lock is taken, so that appends to one zone copy side by side.
@@ -148,7 +152,7 @@ impl Medium for RamMedium {
     }
 
     fn erase(&self, zone: ZoneId) -> Result<()> {
-        self.geometry.check_zone(zone)?;
+        self.geometry().check_zone(zone)?;
         self.erases.fetch_add(1, Ordering::Relaxed);
         self.zone(zone).write().erase();
         Ok(())
@@ -159,8 +163,15 @@ impl Medium for RamMedium {
         Ok(())
     }
 
+    fn grow(&self, zones: Option<u32>) -> Result<()> {
+        let mut all = self.zones.write();
+        let wanted = zones.map_or(0, index).max(all.len());
+        all.resize_with(wanted, || RwLock::new(Zone::new(self.geometry, self.fill)));
+        Ok(())
+    }
+
     fn discard(&self, zone: ZoneId) -> Result<()> {
-        self.geometry.check_zone(zone)?;
+        self.geometry().check_zone(zone)?;
         self.discards.fetch_add(1, Ordering::Relaxed);
         self.zone(zone).write().discard();
         Ok(())
@@ -169,7 +180,7 @@ impl Medium for RamMedium {
 
 impl std::fmt::Debug for RamMedium {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "RamMedium({:?}, {:?})", self.geometry, self.counts())
+        write!(f, "RamMedium({:?}, {:?})", self.geometry(), self.counts())
     }
 }
 

@@ -73,6 +73,7 @@ pub const ELSEWHERE: &[(&str, &str)] = &[
         "discard: no space to make a zone real again",
         "an erase must fail at one moment of few: `crates/lode/tests/engine/discard.rs` reaches it",
     ),
+    ("grow: a root names more zones", "asked for by callers: `crates/lode/tests/engine/grow.rs` cuts it at every call"),
     (
         "load: section written again meanwhile",
         "needs two threads at one moment: a race, not a branch that a seed reaches",
@@ -92,6 +93,10 @@ pub const ELSEWHERE: &[(&str, &str)] = &[
     (
         "recovery: end of the log unreadable",
         "one sector of thousands must become unreadable; `crates/lode-sim/tests/crashes.rs` replays such a run",
+    ),
+    (
+        "space: new data waits for a root",
+        "needs more segments than a small disk has: `crates/lode/tests/engine/grow.rs` reaches it",
     ),
     ("space: draining waits for the cleaner", "needs a disk that snapshots have filled to the last zones"),
     ("space: freed zones flushed for", "only two of many thousand fault runs spend all zones but those being freed"),

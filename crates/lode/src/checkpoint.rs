@@ -398,7 +398,7 @@ impl Inner {
                 replay_lsn: replay.0,
                 next_lsn: durable_lsn.0,
                 zone_bytes: self.shape.zone_bytes,
-                zones: self.shape.zones,
+                zones: core.growing.unwrap_or(core.state.shape.zones),
                 append_align: self.shape.align,
                 next_list: core.state.next_list,
                 next_a: next(0),
@@ -431,6 +431,7 @@ impl Inner {
         core.rooted.segments = image.segments.iter().map(|span| span.zone).collect();
         core.rooted.replay = Lsn(image.root.replay_lsn);
         core.rooted.tables = tables;
+        self.space.notify_all();
         Ok(())
     }
 

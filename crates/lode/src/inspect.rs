@@ -78,7 +78,8 @@ impl Disk {
     pub fn inspect_batches(&self, visit: &mut dyn FnMut(&BatchView)) -> Result<()> {
         let inner = self.inner();
         let reader = Reader { medium: &*inner.medium, shape: inner.shape, disk: inner.disk };
-        for number in 0..inner.shape.zones {
+        let zones = inner.core.lock().state.shape.zones;
+        for number in 0..zones {
             let (holds, segment) = {
                 let core = inner.core.lock();
                 let zone = core.state.zones.get(number);

@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fold::FOLD_STEP;
 use crate::format::records::Record;
 use crate::planted::{self, Bug};
-use crate::shape::RESERVE_ZONES;
+use crate::shape::{RESERVE_ZONES, Shape};
 use crate::types::{Lsn, index, len_u32, len_u64};
 use crate::zones::Holds;
 use std::collections::BTreeSet;
@@ -174,7 +174,7 @@ impl Inner {
         let (available, waiting, long) = {
             let core = self.core.lock();
             core.alive()?;
-            let window = self.window_zones();
+            let window = self.window_zones(&core.state.shape);
             let segments = &core.writer.segments;
             let long = (segments.len() > window + (window / 8).max(1))
                 .then(|| Lsn(segments[segments.len() - window].first_lsn));
@@ -238,9 +238,12 @@ impl Inner {
     }
 
     /// How many zones of log recovery may have to read.
-    fn window_zones(&self) -> usize {
-        let window = self.options.window_bytes(&self.shape);
-        usize::try_from(window / u64::from(self.shape.zone_bytes)).expect("fewer than there are zones").max(2)
+    fn window_zones(&self, shape: &Shape) -> usize {
+        let window = self.options.window_bytes(shape);
+        usize::try_from(window / u64::from(self.shape.zone_bytes))
+            .expect("fewer than there are zones")
+            .min(shape.window_most())
+            .max(2)
     }
 
     /// Table zones that are mostly dead are emptied by writing what lives in them again.
@@ -248,7 +251,7 @@ impl Inner {
         let keys = {
             let mut core = self.core.lock();
             let tables = core.state.table_bytes();
-            let zones: Vec<u32> = (0..self.shape.zones)
+            let zones: Vec<u32> = (0..len_u32(core.state.zones.all.len()))
                 .filter(|zone| {
                     let zone = core.state.zones.get(*zone);
                     !zone.open && matches!(zone.holds, Holds::TableA | Holds::TableB)
@@ -263,7 +266,7 @@ impl Inner {
             if core.available() < TABLES_NEED {
                 return Ok(false); // It would take the last zones, which a round of cleaning makes more of.
             }
-            let enough = if low { 0 } else { self.shape.image_bytes() / GARBAGE_SHARE };
+            let enough = if low { 0 } else { core.state.shape.image_bytes() / GARBAGE_SHARE };
             if zones.len() <= 4 || held < (live * 2).max(enough) {
                 return Ok(false);
             }

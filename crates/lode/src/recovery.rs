@@ -25,7 +25,7 @@ use crate::shape::Shape;
 use crate::state::State;
 use crate::types::{Lsn, NUMBERS_MAX, SegmentId, Sequence, UnitId};
 use directory::read_directory;
-use lode_media::Medium;
+use lode_media::{Geometry, Medium};
 use stream::read_log;
 
 /// A state and where the log goes on. See the file's head.
@@ -54,7 +54,8 @@ pub(crate) struct Recovered {
 /// Recovers what a medium holds.
 pub(crate) fn recover(medium: &dyn Medium) -> Result<Recovered> {
     let found = roots::find(medium)?;
-    let shape = Shape::new(medium.geometry())?;
+    // The medium may be larger than the disk on it.
+    let shape = Shape::new(Geometry { zones: found.image.root.zones, ..medium.geometry() })?;
     let mut state = State::new(shape);
     read_directory(medium, &shape, &found.image, &mut state)?;
     state.next_list = state.next_list.max(found.image.root.next_list);

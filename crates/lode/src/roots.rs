@@ -133,14 +133,15 @@ pub(crate) fn find(medium: &dyn Medium) -> Result<FoundRoot> {
     };
     let geometry = medium.geometry();
     let root = &found.image.root;
-    if root.zones != geometry.zones
+    // More of them: it was made larger, and a root that says so is not written yet, or never will be.
+    if root.zones > geometry.zones
         || root.zone_bytes != geometry.zone_bytes
         || root.append_align != geometry.append_align
     {
         return Err(Error::corrupt(
             "the medium's geometry",
             format!(
-                "{} zones of {} bytes, appended to in multiples of {}",
+                "at least {} zones of {} bytes, appended to in multiples of {}",
                 root.zones, root.zone_bytes, root.append_align
             ),
             format!(

@@ -2,7 +2,9 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::header::Header;
-use crate::types::{BLOCK_BYTES_MAX, Location};
+use crate::format::object::ObjectRef;
+use crate::format::root::RootSegment;
+use crate::types::{BLOCK_BYTES_MAX, Location, len_u32, len_u64};
 use lode_media::Geometry;
 
 /// Zones that hold roots: two pairs (R25).
@@ -15,6 +17,10 @@ pub(crate) const FILLING_ZONES: u32 = 10;
 pub const SMALLEST_ZONES: u32 = 40;
 /// What a stored block is charged beyond its bytes: its records (twice) and its entries in the tables (R27).
 pub(crate) const BLOCK_CHARGE: u64 = 128;
+/// The window of replay is this part of the image, ...
+pub(crate) const WINDOW_PART: u32 = 16;
+/// ... and at most so many bytes, if nothing else is asked for.
+pub(crate) const WINDOW_BYTES_MAX: u64 = 1 << 30;
 /// The smallest zone: roots, directory pages and footers must fit.
 pub(crate) const ZONE_BYTES_MIN: u32 = 2048;
 
@@ -24,6 +30,7 @@ pub(crate) const SECTIONS_MAX: u64 = 1 << 24;
 /// The sizes of one disk. See the file's head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
+    /// May become more (`disk/grow.rs`); nothing else changes.
     pub zones: u32,
     pub zone_bytes: u32,
     pub align: u32,
@@ -130,6 +137,35 @@ impl Shape {
 
     pub fn section_blocks_shift(&self) -> u32 {
         self.leaf_shift + self.section_shift
+    }
+
+    /// So many zones a disk of this shape may grow to: the window of replay, which grows along, must be nameable in a root
+    /// as it is; three eighths of a zone must hold the names of all directory pages in a
+    /// root, on a disk full of blocks of 512 bytes, and a place must be able to name the zones.
+    pub fn zones_most(&self) -> u32 {
+        let pages = u128::from(self.zone_bytes / 8 * 3) / u128::try_from(ObjectRef::SIZE).expect("small");
+        let slots = u128::from(self.slots_per_page);
+        let bytes_of_page = slots * (512u128 << self.section_blocks_shift());
+        let zones_of_page = slots * u128::from(self.zones_per_page);
+        let zone_bytes = u128::from(self.zone_bytes);
+        let zones = pages * bytes_of_page * zones_of_page / (zone_bytes * zones_of_page + bytes_of_page);
+        let window = self.window_most();
+        let by_window = if len_u64(window) * u64::from(self.zone_bytes) >= WINDOW_BYTES_MAX {
+            u32::MAX
+        } else {
+            len_u32(window).saturating_mul(WINDOW_PART)
+        };
+        u32::try_from(zones).unwrap_or(u32::MAX).min(by_window).min(Location::ZONES_MAX - 1)
+    }
+
+    /// So many segments the window of replay may have: the log is longer until the root is there.
+    pub fn window_most(&self) -> usize {
+        self.segments_most() / 3 * 2
+    }
+
+    /// So many segments may be named in a root: half of a zone.
+    pub fn segments_most(&self) -> usize {
+        usize::try_from(self.zone_bytes / 2).expect("32 bits") / RootSegment::SIZE
     }
 
     /// Bytes that may be promised to users, each stored block charged with [`BLOCK_CHARGE`]: 95 % of what the reserve

@@ -330,7 +330,7 @@ impl Unit {
         let held = self.lists.get(list).map_or(0, |shadow| shadow.blocks.range(first, end).count());
         let blocks = end - first - len_u64(held);
         let wanted = blocks.saturating_mul(block_bytes + BLOCK_CHARGE);
-        let promisable = self.disk.shape.promisable();
+        let promisable = core.state.shape.promisable();
         let mut core = self.disk.admit(self.disk.pace(core), Claim::Data)?;
         let mut chunks = Chunks::new();
         let space = Reserved { bytes: wanted, blocks };

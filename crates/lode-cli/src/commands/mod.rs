@@ -10,6 +10,7 @@ pub mod completions;
 pub mod create;
 pub mod diff;
 pub mod export;
+pub mod grow;
 pub mod import;
 pub mod info;
 pub mod inspect;
@@ -37,6 +38,7 @@ pub fn run(command: Command) -> Result<Code> {
         Command::List(command) => list::run(&command),
         Command::Diff(arguments) => diff::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
+        Command::Grow(arguments) => grow::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Scrub(arguments) => scrub::run(&arguments),
         Command::Unit(command) => unit::run(&command),

@@ -64,6 +64,38 @@ fn volumes_that_exist_or_do_not_are_told_apart() {
 }
 
 #[test]
+fn a_disk_grows_and_keeps_what_it_has() {
+    let scratch = Scratch::new();
+    let disk = scratch.disk("64MiB");
+    let file = scratch.file("file", 30 << 20, 1);
+    good(lode(&["import"]).arg(&disk).arg("data").arg(&file));
+    bad(lode(&["import"]).arg(&disk).arg("more").arg(&file), 5);
+    let grown = json(lode(&["grow", "--json"]).arg(&disk).arg("200MiB"));
+    assert_eq!((&grown["before"], &grown["image"]), (&(64 << 20).into(), &(200 << 20).into()));
+    assert!(grown["usable"].as_u64().unwrap() > 150 << 20, "{grown}");
+    good(lode(&["import"]).arg(&disk).arg("more").arg(&file));
+    assert_eq!(json(lode(&["info", "--json"]).arg(&disk))["image"], 200 << 20);
+    assert!(good(lode(&["grow"]).arg(&disk)).contains("as before"));
+    // A file that has become longer by other means.
+    std::fs::File::options().write(true).open(&disk).unwrap().set_len(210 << 20).unwrap();
+    sound(&disk);
+    assert!(good(lode(&["grow"]).arg(&disk)).contains("210 MiB instead of 200 MiB"));
+    for volume in ["data", "more"] {
+        let out = scratch.path(volume);
+        good(lode(&["export"]).arg(&disk).arg(volume).arg(&out));
+        crate::support::same(&file, &out);
+    }
+    sound(&disk);
+    for senseless in ["100MiB", "0", "16EiB", "15000000TiB", "1TiB"] {
+        bad(lode(&["grow"]).arg(&disk).arg(senseless), 2);
+    }
+    assert_eq!(disk.metadata().unwrap().len(), 210 << 20, "what is refused changes nothing");
+    bad(lode(&["grow"]).arg(scratch.path("none")).arg("1GiB"), 3);
+    bad(lode(&["grow"]).arg(&file).arg("1GiB"), 8);
+    sound(&disk);
+}
+
+#[test]
 fn a_target_that_is_not_empty_is_refused_without_force() {
     let scratch = Scratch::new();
     let disk = scratch.disk("256MiB");

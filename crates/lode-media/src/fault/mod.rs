@@ -65,15 +65,13 @@ impl<M: Backing + ?Sized> Backing for std::sync::Arc<M> {
 /// ```
 pub struct FaultMedium<M> {
     inner: M,
-    geometry: Geometry,
     state: Mutex<State>,
 }
 
 impl<M: Medium> FaultMedium<M> {
     /// A medium before `inner`, with the power on and nothing in the cache.
     pub fn new(inner: M, plan: FaultPlan) -> Self {
-        let geometry = inner.geometry();
-        FaultMedium { inner, geometry, state: Mutex::new(State::new(plan)) }
+        FaultMedium { inner, state: Mutex::new(State::new(plan)) }
     }
 
     /// The medium behind, without the cache and without the damage.
@@ -94,14 +92,14 @@ impl<M: Medium> FaultMedium<M> {
     /// Cuts the power. What was not synced is left as the plan and the seed decide; every call fails until
     /// [`power_on`](Self::power_on).
     pub fn crash_now(&self) {
-        self.state.lock().cut_by_chance(&self.inner, self.geometry);
+        self.state.lock().cut_by_chance(&self.inner, self.geometry());
     }
 
     /// Cuts the power like [`crash_now`](Self::crash_now), but asks for each decision: `choose(n)` says a number
     /// below `n`. In the order they were made, an erase asks once (`n` = 3: not happened, zeros, noise) and an
     /// append once for each sector (`n` = 4: old, new, noise, zeros). With it all cuts can be enumerated.
     pub fn crash_choosing(&self, choose: &mut dyn FnMut(u32) -> u32) {
-        self.state.lock().cut_by_choice(self.geometry, choose);
+        self.state.lock().cut_by_choice(self.geometry(), choose);
     }
 
     /// Gives power again after a crash.
@@ -137,19 +135,19 @@ impl<M: Medium> FaultMedium<M> {
 
     /// Flips the bits of `mask` in one byte where it durably lies. What is in the cache hides it until it is synced.
     pub fn rot(&self, at: Position, mask: u8) -> Result<()> {
-        self.geometry.check_range(at, 1)?;
-        self.state.lock().rot(&self.inner, self.geometry, at, mask)
+        self.geometry().check_range(at, 1)?;
+        self.state.lock().rot(&self.inner, self.geometry(), at, mask)
     }
 
     /// Flips one bit in something synced, chosen by chance, and says in which byte. None if nothing was synced.
     pub fn rot_somewhere(&self) -> Option<Position> {
-        self.state.lock().rot_somewhere(&self.inner, self.geometry)
+        self.state.lock().rot_somewhere(&self.inner, self.geometry())
     }
 
     /// Makes reads of the sectors in a range fail until the range is appended to or its zone erased, and that synced.
     pub fn make_unreadable(&self, at: Position, len: usize) -> Result<()> {
-        self.geometry.check_range(at, len)?;
-        self.state.lock().make_unreadable(self.geometry, at, len);
+        self.geometry().check_range(at, len)?;
+        self.state.lock().make_unreadable(self.geometry(), at, len);
         Ok(())
     }
 }
@@ -159,37 +157,42 @@ impl<M: Backing> FaultMedium<M> {
     /// (sectors that cannot be read are as they were).
     pub fn crash(self) -> M {
         self.crash_now();
-        self.state.into_inner().settle(&self.inner, self.geometry);
+        let geometry = self.inner.geometry();
+        self.state.into_inner().settle(&self.inner, geometry);
         self.inner
     }
 }
 
 impl<M: Medium> Medium for FaultMedium<M> {
     fn geometry(&self) -> Geometry {
-        self.geometry
+        self.inner.geometry()
     }
 
     fn read(&self, at: Position, into: &mut [u8]) -> Result<()> {
-        self.geometry.check_range(at, into.len())?;
-        self.state.lock().read(&self.inner, self.geometry, at, into)
+        self.geometry().check_range(at, into.len())?;
+        self.state.lock().read(&self.inner, self.geometry(), at, into)
     }
 
     fn append(&self, at: Position, pieces: &[&[u8]]) -> Result<()> {
-        self.geometry.check_append(at, crate::bounds::total_len(pieces))?;
-        self.state.lock().append(self.geometry, at, pieces)
+        self.geometry().check_append(at, crate::bounds::total_len(pieces))?;
+        self.state.lock().append(self.geometry(), at, pieces)
     }
 
     fn erase(&self, zone: ZoneId) -> Result<()> {
-        self.geometry.check_zone(zone)?;
+        self.geometry().check_zone(zone)?;
         self.state.lock().erase(zone)
     }
 
     fn sync(&self) -> Result<()> {
-        self.state.lock().sync(&self.inner, self.geometry)
+        self.state.lock().sync(&self.inner, self.geometry())
+    }
+
+    fn grow(&self, zones: Option<u32>) -> Result<()> {
+        self.state.lock().grow(&self.inner, zones)
     }
 
     fn discard(&self, zone: ZoneId) -> Result<()> {
-        self.geometry.check_zone(zone)?;
+        self.geometry().check_zone(zone)?;
         self.state.lock().discard(zone)
     }
 }

@@ -51,6 +51,8 @@ pub enum FaultPoint {
     Erase,
     /// Discards. One that fails has done nothing.
     Discard,
+    /// Growing. It has done nothing.
+    Grow,
     /// Syncs. One that fails loses what it had to make durable (see [`FaultPlan::sync_loss_per_mille`]).
     Sync,
 }

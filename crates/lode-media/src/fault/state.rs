@@ -138,6 +138,12 @@ impl State {
         Ok(())
     }
 
+    pub(super) fn grow(&mut self, inner: &dyn Medium, zones: Option<u32>) -> Result<()> {
+        self.check_power()?;
+        self.check_script(FaultPoint::Grow, || format!("growing to {zones:?} zones"))?;
+        inner.grow(zones)
+    }
+
     pub(super) fn discard(&mut self, zone: ZoneId) -> Result<()> {
         self.check_power()?;
         self.check_script(FaultPoint::Discard, || format!("the discard of zone {}", zone.0))?;

@@ -34,25 +34,25 @@ pub(super) fn create(path: &Path, options: &CreateOptions, calls: Box<dyn Calls>
 
 fn on_device(path: &Path, options: &CreateOptions, calls: Box<dyn Calls>) -> Result<RawImage> {
     let mut image = RawImage::open_with(path, Access::ReadWrite, Io::Auto, calls)?;
-    if options.bytes > image.len {
+    if options.bytes > image.len() {
         return Err(Error::new(
             ErrorKind::OutOfBounds,
-            format!("expected {} to have {} bytes, found {}", path.display(), options.bytes, image.len),
+            format!("expected {} to have {} bytes, found {}", path.display(), options.bytes, image.len()),
         ));
     }
     if !options.force {
-        let last = image.len.saturating_sub(MARK_BYTES);
+        let last = image.len().saturating_sub(MARK_BYTES);
         expect_zeros(&image, 0, "first")?;
         expect_zeros(&image, last, "last")?;
     }
     if options.bytes > 0 {
-        image.len = options.bytes;
+        *image.len.get_mut() = options.bytes;
     }
     Ok(image)
 }
 
 fn expect_zeros(image: &RawImage, offset: u64, which: &str) -> Result<()> {
-    let mut found = vec![0; crate::bounds::narrow(MARK_BYTES.min(image.len))];
+    let mut found = vec![0; crate::bounds::narrow(MARK_BYTES.min(image.len()))];
     image.read_at(offset, &mut found)?;
     let Some(first) = found.iter().position(|&byte| byte != 0) else { return Ok(()) };
     let words = format!(

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
@@ -37,7 +38,7 @@ pub struct RawImage {
     pub(super) direct: bool,
     /// Appends have to be multiples of this.
     pub(super) sector: u32,
-    pub(super) len: u64,
+    pub(super) len: AtomicU64,
 }
 
 impl RawImage {
@@ -86,13 +87,18 @@ impl RawImage {
         let alignment = make_direct(fd.as_fd(), kind, calls.as_ref());
         let sector = sector_of(fd.as_fd(), kind, alignment);
         let handle = Handle::new(fd, path, alignment.unwrap_or(Alignment::ANY), calls);
-        Ok(RawImage { handle, kind, access, io, direct: alignment.is_some(), sector, len })
+        Ok(RawImage { handle, kind, access, io, direct: alignment.is_some(), sector, len: AtomicU64::new(len) })
     }
 
     /// Bytes in the image. A device is as long as it is, also if less of it was asked for when it was made.
     #[allow(clippy::len_without_is_empty, reason = "an image is a place, not a collection")]
     pub fn len(&self) -> u64 {
-        self.len
+        self.len.load(Ordering::Acquire)
+    }
+
+    /// Looks at the length again: a device may have become larger.
+    pub(super) fn measure(&self) -> Result<u64> {
+        len_of(self.handle.fd(), self.path(), self.kind)
     }
 
     /// Where the image was found.
@@ -113,14 +119,14 @@ impl RawImage {
 
     /// Fills `into` from `offset`, of any alignment.
     pub fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<()> {
-        if offset.checked_add(wide(into.len())).is_some_and(|end| end <= self.len) {
+        if offset.checked_add(wide(into.len())).is_some_and(|end| end <= self.len()) {
             return self.handle.read(offset, into);
         }
         Err(Error::new(
             ErrorKind::OutOfBounds,
             format!(
                 "expected a range inside the {} bytes of {}, found {} bytes at offset {offset}",
-                self.len,
+                self.len(),
                 self.path().display(),
                 into.len()
             ),
@@ -135,7 +141,7 @@ impl RawImage {
 
 impl std::fmt::Debug for RawImage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "RawImage({}, {} bytes, {:?}, {:?})", self.path().display(), self.len, self.kind, self.access)
+        write!(f, "RawImage({}, {} bytes, {:?}, {:?})", self.path().display(), self.len(), self.kind, self.access)
     }
 }
 

@@ -7,6 +7,7 @@
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::RwLock;
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 
@@ -21,32 +22,41 @@ const ZEROS: usize = 1 << 20;
 const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 
 /// One bit for each zone: set when all of it is known to be written.
-pub(super) struct RealZones(Vec<AtomicU64>);
+pub(super) struct RealZones {
+    words: RwLock<Vec<AtomicU64>>,
+    all: bool,
+}
 
 impl RealZones {
     /// No zone is known to be real, or all are.
     pub(super) fn new(zones: u32, all: bool) -> Self {
-        let word = if all { u64::MAX } else { 0 };
-        RealZones((0..zones.div_ceil(64)).map(|_| AtomicU64::new(word)).collect())
+        let real = RealZones { words: RwLock::default(), all };
+        real.grow(zones);
+        real
     }
 
-    fn place(&self, zone: ZoneId) -> (&AtomicU64, u64) {
-        (&self.0[index(zone.0 / 64)], 1 << (zone.0 % 64))
+    /// There are so many zones now; what is known of the others stays.
+    pub(super) fn grow(&self, zones: u32) {
+        let word = if self.all { u64::MAX } else { 0 };
+        let mut words = self.words.write();
+        let wanted = index(zones.div_ceil(64)).max(words.len());
+        words.resize_with(wanted, || AtomicU64::new(word));
+    }
+
+    fn with<T>(&self, zone: ZoneId, look: impl FnOnce(&AtomicU64, u64) -> T) -> T {
+        look(&self.words.read()[index(zone.0 / 64)], 1 << (zone.0 % 64))
     }
 
     pub(super) fn contains(&self, zone: ZoneId) -> bool {
-        let (word, bit) = self.place(zone);
-        word.load(Ordering::Acquire) & bit != 0
+        self.with(zone, |word, bit| word.load(Ordering::Acquire) & bit != 0)
     }
 
     pub(super) fn insert(&self, zone: ZoneId) {
-        let (word, bit) = self.place(zone);
-        word.fetch_or(bit, Ordering::AcqRel);
+        self.with(zone, |word, bit| word.fetch_or(bit, Ordering::AcqRel));
     }
 
     pub(super) fn remove(&self, zone: ZoneId) {
-        let (word, bit) = self.place(zone);
-        word.fetch_and(!bit, Ordering::AcqRel);
+        self.with(zone, |word, bit| word.fetch_and(!bit, Ordering::AcqRel));
     }
 }
 
@@ -103,7 +113,7 @@ impl Handle {
     }
 
     /// Reserves a range in one go, so that want of space shows before anything is written.
-    fn reserve(&self, offset: u64, len: u64) -> Result<()> {
+    pub(super) fn reserve(&self, offset: u64, len: u64) -> Result<()> {
         let reserve = || self.calls.fallocate(self.fd(), FallocateFlags::empty(), offset, len);
         match uninterrupted(reserve) {
             Err(error) if error.kind() != io::ErrorKind::Unsupported => {

@@ -182,3 +182,17 @@ fn a_discarded_zone_takes_no_memory_and_is_erased_before_it_is_used() {
     medium.append(at(1, 0), &[&noise]).unwrap();
     assert_eq!(medium.discard(ZoneId(4)).unwrap_err().kind(), ErrorKind::OutOfBounds);
 }
+
+#[test]
+fn a_medium_grows_at_its_end_and_never_shrinks() {
+    let medium = RamMedium::noisy(geometry(4096));
+    medium.append(at(3, 0), &[&[3; 4096]]).unwrap();
+    assert_eq!(medium.erase(ZoneId(4)).unwrap_err().kind(), ErrorKind::OutOfBounds);
+    for (asked, zones) in [(Some(6), 6), (Some(2), 6), (None, 6)] {
+        medium.grow(asked).unwrap();
+        assert_eq!(medium.geometry().zones, zones);
+    }
+    assert_eq!((read(&medium, at(3, 0), 1), read(&medium, at(5, 0), 1)), (vec![3], vec![NOISE]));
+    medium.append(at(5, 0), &[&[5; 4096]]).unwrap();
+    assert_eq!(read(&medium, at(5, 0), 1), [5]);
+}

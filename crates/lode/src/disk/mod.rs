@@ -19,6 +19,7 @@ pub(crate) mod pace;
 pub(crate) mod put;
 pub(crate) mod read;
 mod discard;
+mod grow;
 mod recount;
 pub(crate) mod schedules;
 pub(crate) mod space;
@@ -115,6 +116,8 @@ pub(crate) struct Core {
     pub free: BTreeSet<u32>,
     /// Free zones whose space was given back: erased, and so made real again (R3), before they count as free.
     pub discarded: BTreeSet<u32>,
+    /// The number of zones that the next root names, while the disk is made larger.
+    pub growing: Option<u32>,
     /// Zones are lacking for what was promised: new data is refused.
     pub hopeless: bool,
     /// A discard has failed: no more of them in this opening.
@@ -166,6 +169,7 @@ pub(crate) struct Core {
 /// A disk that is open; shared by its handles and threads.
 pub(crate) struct Inner {
     pub medium: Arc<dyn Medium>,
+    /// As it was at the opening. What follows from the number of zones is asked of the core's: the disk may have grown.
     pub shape: Shape,
     pub disk: u128,
     pub options: OpenOptions,

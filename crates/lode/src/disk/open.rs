@@ -285,14 +285,15 @@ impl Disk {
     pub fn info(&self) -> Result<DiskInfo> {
         let inner = &self.inner;
         let core = inner.core.lock();
-        let usable = inner.shape.promisable();
+        let shape = core.state.shape;
+        let usable = shape.promisable();
         let aside = core.state.zones.all.iter().filter(|zone| zone.holds == Holds::Aside).count();
         Ok(DiskInfo {
             disk_id: inner.disk,
             format: VERSION,
-            image: u64::from(inner.shape.zones) * u64::from(inner.shape.zone_bytes),
-            zone: u64::from(inner.shape.zone_bytes),
-            zones: inner.shape.zones,
+            image: shape.image_bytes(),
+            zone: u64::from(shape.zone_bytes),
+            zones: shape.zones,
             free_zones: u32::try_from(core.available() + core.discarded.len()).expect("fewer than there are zones"),
             usable,
             live: core.promised() - core.reserves(core.reserved),
@@ -391,6 +392,7 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         discarded: BTreeSet::new(),
         hopeless: false,
         discard_failed: false,
+        growing: None,
         verified: BTreeSet::new(),
         cursor,
         root_number: root.root.number,

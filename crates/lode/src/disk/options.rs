@@ -4,7 +4,7 @@ use super::warning::SpaceLevel;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::records::Compression;
 use crate::ordered::Attributes;
-use crate::shape::Shape;
+use crate::shape::{Shape, WINDOW_BYTES_MAX, WINDOW_PART};
 use crate::types::{ListId, Lsn, OrderedId, SnapshotId};
 
 /// Which failures a flush protects from (P3). Cost: `Process` an append, `Power` an append and a device sync.
@@ -80,7 +80,7 @@ impl Default for OpenOptions {
 impl OpenOptions {
     /// Bytes of log that recovery may have to read.
     pub(crate) fn window_bytes(&self, shape: &Shape) -> u64 {
-        self.checkpoint_window_bytes.unwrap_or((shape.image_bytes() / 16).min(1 << 30))
+        self.checkpoint_window_bytes.unwrap_or((shape.image_bytes() / u64::from(WINDOW_PART)).min(WINDOW_BYTES_MAX))
     }
 }
 

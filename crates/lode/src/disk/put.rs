@@ -179,7 +179,7 @@ impl Inner {
 
     /// The error for a disk that has no space for `needed` more bytes.
     pub fn full(&self, core: &Core, needed: u64) -> Error {
-        let usable = self.shape.promisable();
+        let usable = core.state.shape.promisable();
         let free = usable.saturating_sub(core.promised());
         Error::new(
             ErrorKind::Full,
@@ -198,7 +198,6 @@ impl Inner {
         let data: u32 =
             blocks.iter().map(|block| len_u32(block.stored.len()).next_multiple_of(crate::types::GRANULE)).sum();
         let records = put_bytes(1) * len_u32(blocks.len());
-        let shape = self.shape;
         self.until_made(
             data,
             |core| core.with_kept(records),
@@ -227,7 +226,7 @@ impl Inner {
                 let mut needed = u64::from(data) + len_u64(blocks.len()) * crate::shape::BLOCK_CHARGE;
                 let kept = core.kept(list, blocks.iter().map(|new| new.block))?;
                 needed += kept.iter().map(|kept| charge(kept.place)).sum::<u64>();
-                if needed > freed && core.promised() + needed - freed > shape.promisable() {
+                if needed > freed && core.promised() + needed - freed > core.state.shape.promisable() {
                     return Err(Again::Space(needed - freed));
                 }
                 core.keep(&kept);

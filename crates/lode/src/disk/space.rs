@@ -77,7 +77,7 @@ impl Inner {
     /// Before anything is taken in: waits until more zones are available than the claim must leave.
     pub fn admit<'a>(&'a self, mut core: MutexGuard<'a, Core>, claim: Claim) -> Result<MutexGuard<'a, Core>> {
         if claim == Claim::Data {
-            core = self.tell_space(core);
+            core = self.tell_space(self.await_root(core)?);
         }
         // Zones come and go while the cleaner works: only more of them than ever before is a gain.
         let (mut most, mut fruitless) = (core.available(), 0);
@@ -111,6 +111,26 @@ impl Inner {
             }
         }
         core.alive()?;
+        Ok(core)
+    }
+
+    /// New data waits while more segments than fit in a root lack one. Should none come all the same, it goes on.
+    fn await_root<'a>(&'a self, mut core: MutexGuard<'a, Core>) -> Result<MutexGuard<'a, Core>> {
+        for _ in 0..HOPELESS {
+            if core.writer.segments.len() < self.shape.segments_most() {
+                break;
+            }
+            core.alive()?;
+            crate::mark("space: new data waits for a root");
+            if self.options.background && !core.stop {
+                self.keeper.notify_all();
+                self.space.wait_for(&mut core, Duration::from_millis(100));
+            } else {
+                drop(core);
+                self.maintain(false)?;
+                core = self.core.lock();
+            }
+        }
         Ok(core)
     }
 

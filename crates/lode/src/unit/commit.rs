@@ -594,7 +594,7 @@ impl Inner {
         let mut bytes = 0;
         for (_, section) in owner.sections.range(sections_of(first..end, shift)) {
             let leaves = section.slots.iter().filter(|slot| !matches!(slot, crate::map::Slot::Absent)).count();
-            let zones = u64::from(self.shape.leaf_blocks().min(self.shape.zones));
+            let zones = u64::from(self.shape.leaf_blocks().min(core.state.shape.zones));
             let kept = if seen { u64::from(self.shape.leaf_blocks() * put_bytes(1)) } else { 0 };
             bytes += len_u64(leaves) * (40 + 12 * zones + kept);
         }

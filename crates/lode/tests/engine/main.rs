@@ -5,6 +5,7 @@ mod barriers;
 mod basics;
 mod discard;
 mod found;
+mod grow;
 mod large;
 mod lists;
 mod memory;

@@ -6,7 +6,7 @@
 use lode::{Disk, FormatOptions, OpenOptions, Survive, Volume, VolumeOptions};
 use lode_media::{Error, ErrorKind, Geometry, Medium, Position, Result, ZoneId};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A call that has ended.
@@ -15,6 +15,8 @@ pub enum Event {
     Erase(u32),
     /// The zone holds noise from then on, at the latest after a cut.
     Discard(u32),
+    /// There are so many zones, for good.
+    Grow(u32),
     Append(Position, Arc<Vec<u8>>),
     /// Makes durable the events before this one (M2): those that had ended when the sync began.
     Sync(usize),
@@ -41,7 +43,9 @@ type Hook = Box<dyn FnOnce() + Send>;
 
 /// See the file's head.
 pub struct Tape {
+    /// With the number of zones that this life began with.
     geometry: Geometry,
+    zones: AtomicU32,
     /// What was durable when this life began.
     base: Vec<u8>,
     now: Mutex<Vec<u8>>,
@@ -66,6 +70,7 @@ impl Tape {
     pub fn new(geometry: Geometry, base: Vec<u8>) -> Arc<Tape> {
         Arc::new(Tape {
             geometry,
+            zones: AtomicU32::new(geometry.zones),
             now: Mutex::new(base.clone()),
             base,
             events: Mutex::default(),
@@ -173,7 +178,7 @@ impl Tape {
     /// The medium as it is, in its next life: the process ended, or began again. What was not synced is durable,
     /// as it is after all when the power stays.
     pub fn restart(&self) -> Arc<Tape> {
-        Tape::new(self.geometry, self.now.lock().unwrap().clone())
+        Tape::new(self.geometry(), self.now.lock().unwrap().clone())
     }
 
     /// The process ends and another begins, but what was not synced still is not.
@@ -190,7 +195,13 @@ impl Tape {
             _ => None,
         });
         let durable = durable.max().unwrap_or(0);
+        let grown = events[..at].iter().rev().find_map(|event| match event {
+            Event::Grow(zones) => Some(*zones),
+            _ => None,
+        });
+        let geometry = Geometry { zones: grown.unwrap_or(self.geometry.zones), ..self.geometry };
         let mut image = self.base.clone();
+        image.resize(place(geometry, Position { zone: ZoneId(geometry.zones), offset: 0 }), 0xA5);
         let align = usize::try_from(self.geometry.append_align).unwrap();
         for (n, event) in events[..at].iter().enumerate() {
             if let Event::Discard(zone) = event {
@@ -209,7 +220,7 @@ impl Tape {
                 }
             }
         }
-        Tape::new(self.geometry, image)
+        Tape::new(geometry, image)
     }
 
     /// Cut now; of what is not synced nothing is left.
@@ -231,7 +242,15 @@ impl Tape {
 
 impl Medium for Tape {
     fn geometry(&self) -> Geometry {
-        self.geometry
+        Geometry { zones: self.zones.load(Ordering::SeqCst), ..self.geometry }
+    }
+
+    fn grow(&self, zones: Option<u32>) -> Result<()> {
+        let zones = zones.unwrap_or(0).max(self.geometry().zones);
+        self.now.lock().unwrap().resize(place(self.geometry, Position { zone: ZoneId(zones), offset: 0 }), 0xA5);
+        self.zones.store(zones, Ordering::SeqCst);
+        self.events.lock().unwrap().push(Event::Grow(zones));
+        Ok(())
     }
 
     fn read(&self, at: Position, into: &mut [u8]) -> Result<()> {

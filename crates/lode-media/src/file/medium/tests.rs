@@ -276,3 +276,36 @@ fn what_cannot_be_opened_says_why() {
     assert!(empty.read_at(0, &mut [0]).is_err());
     assert_eq!(empty.into_medium(ZONE).unwrap_err().kind(), ErrorKind::OutOfBounds);
 }
+
+#[test]
+fn a_file_grows_while_it_is_in_use_with_its_space_reserved() {
+    let scratch = Scratch::new();
+    let (medium, calls) = scripted(&scratch, Io::Auto);
+    let found = || std::fs::metadata(scratch.path("image")).unwrap();
+    medium.append(at(7, 0), &[&filled(7, 4096)]).unwrap();
+    assert_eq!(medium.erase(ZoneId(8)).unwrap_err().kind(), ErrorKind::OutOfBounds);
+    medium.grow(Some(100)).unwrap();
+    let bytes = 100 * u64::from(ZONE);
+    assert_eq!((medium.geometry().zones, found().len(), medium.image().len()), (100, bytes, bytes));
+    assert!(std::os::unix::fs::MetadataExt::blocks(&found()) * 512 >= bytes);
+    medium.erase(ZoneId(99)).unwrap();
+    medium.append(at(99, 0), &[&filled(9, 4096)]).unwrap();
+    medium.sync().unwrap();
+    assert_eq!((read(&medium, at(7, 0), 1), read(&medium, at(99, 0), 1)), (vec![7], vec![9]));
+    // Never shorter; and without a number, what is there.
+    medium.grow(Some(3)).unwrap();
+    medium.grow(None).unwrap();
+    assert_eq!((medium.geometry().zones, found().len()), (100, bytes));
+    std::fs::File::options().write(true).open(scratch.path("image")).unwrap().set_len(bytes + 2 * 65536 + 1).unwrap();
+    medium.grow(None).unwrap();
+    assert_eq!(medium.geometry().zones, 102);
+    // Want of space changes nothing.
+    calls.next(Call::Allocate, &[Step::Fail(Errno::NOSPC)]);
+    let before = found().len();
+    assert_eq!(medium.grow(Some(200)).unwrap_err().kind(), ErrorKind::NoSpace);
+    assert_eq!((medium.geometry().zones, found().len()), (102, before));
+    medium.append(at(101, 0), &[&filled(1, 4096)]).unwrap();
+    drop(medium);
+    assert_eq!(open(&scratch, Access::ReadOnly).grow(Some(200)).unwrap_err().kind(), ErrorKind::Denied);
+    assert_eq!(open(&scratch, Access::ReadOnly).geometry().zones, 102);
+}
