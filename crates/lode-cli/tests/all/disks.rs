@@ -72,7 +72,7 @@ fn a_disk_grows_and_keeps_what_it_has() {
     bad(lode(&["import"]).arg(&disk).arg("more").arg(&file), 5);
     let grown = json(lode(&["grow", "--json"]).arg(&disk).arg("200MiB"));
     assert_eq!((&grown["before"], &grown["image"]), (&(64 << 20).into(), &(200 << 20).into()));
-    assert!(grown["usable"].as_u64().unwrap() > 150 << 20, "{grown}");
+    assert!(grown["usable"].as_u64().unwrap() > 100 << 20, "{grown}");
     good(lode(&["import"]).arg(&disk).arg("more").arg(&file));
     assert_eq!(json(lode(&["info", "--json"]).arg(&disk))["image"], 200 << 20);
     assert!(good(lode(&["grow"]).arg(&disk)).contains("as before"));

@@ -1,18 +1,26 @@
 //! Whoever watches is warned before anybody gets `Full`, by whatever the space runs out.
 
 use super::tape::{self, Tape};
-use lode::{Disk, ErrorKind, OpenOptions, SnapshotOptions, SpaceLevel, SpaceNews, Survive, VolumeOptions};
+use lode::{
+    Disk, ErrorKind, FormatOptions, OpenOptions, SnapshotOptions, SpaceLevel, SpaceNews, Survive, VolumeOptions,
+};
+use lode_media::Geometry;
+use lode_media::ram::RamMedium;
 use std::sync::{Arc, Mutex};
 
 /// A large volume on a disk whose levels are written down.
 fn watched(options: &OpenOptions) -> (Arc<Tape>, Disk, Arc<Mutex<Vec<SpaceNews>>>) {
     let tape = Tape::formatted(120, 8192, 512);
-    let disk = Disk::open(tape.clone(), options).unwrap();
+    let (disk, told) = watching(Disk::open(tape.clone(), options).unwrap());
+    (tape, disk, told)
+}
+
+fn watching(disk: Disk) -> (Disk, Arc<Mutex<Vec<SpaceNews>>>) {
     disk.create_volume("w", &VolumeOptions { bytes: 16 << 20, block_bytes: 512, ..Default::default() }).unwrap();
     let told = Arc::new(Mutex::new(Vec::new()));
     let into = told.clone();
     disk.watch_space(move |news| into.lock().unwrap().push(news.clone()));
-    (tape, disk, told)
+    (disk, told)
 }
 
 fn levels(told: &Mutex<Vec<SpaceNews>>) -> Vec<SpaceLevel> {
@@ -136,7 +144,11 @@ fn a_disk_that_is_full_tells_so_at_once_and_thresholds_can_be_set() {
 
 #[test]
 fn with_threads_no_writer_gets_full_before_the_watcher_was_called() {
-    let (_, disk, told) = watched(&OpenOptions { background: true, ..tape::bare() });
+    // Not the tape: of two appends of the threads either may come first.
+    let medium = RamMedium::new(Geometry { zones: 120, zone_bytes: 8192, append_align: 512, devices: 1 });
+    let medium = Arc::new(medium);
+    Disk::format(medium.clone(), &FormatOptions { disk_id: 3 }).unwrap();
+    let (disk, told) = watching(Disk::open(medium, &OpenOptions::default()).unwrap());
     let asking = disk.clone();
     // A watcher may ask the disk.
     disk.watch_space(move |_| assert!(asking.info().unwrap().usable > 0));
