@@ -8,10 +8,13 @@
 #[cfg(feature = "explore")]
 mod explored;
 
+// Not chosen at: under the explorer all threads are one to it, so nobody ever waits there.
 #[cfg(feature = "explore")]
 pub(crate) use explored::{AtomicU64, Builder, Condvar, JoinHandle, Mutex, MutexGuard, Ordering};
+pub(crate) use parking_lot::ReentrantMutex;
 #[cfg(not(feature = "explore"))]
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
+pub(crate) use std::sync::atomic::AtomicU8;
 #[cfg(not(feature = "explore"))]
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(feature = "explore"))]

@@ -65,7 +65,7 @@ impl Inner {
         core.add_zones(zones);
         for first in (now.zones..zones).step_by(index(AT_ONCE)) {
             core.free.extend(first..zones.min(first + AT_ONCE));
-            parking_lot::MutexGuard::bump(&mut core);
+            crate::sync::MutexGuard::bump(&mut core);
         }
         drop(core);
         drop(one);

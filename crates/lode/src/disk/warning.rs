@@ -10,10 +10,9 @@ use super::open::Disk;
 use super::options::OpenOptions;
 use super::{Core, Inner};
 use crate::shape::RESERVE_ZONES;
+use crate::sync::{AtomicU8, Mutex, MutexGuard, Ordering, ReentrantMutex};
 use crate::types::index;
-use parking_lot::{Mutex, MutexGuard, ReentrantMutex};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 /// How much of the space may still be promised.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
