@@ -115,6 +115,10 @@ pub const ELSEWHERE: &[(&str, &str)] = &[
         "needs a unit of more zones of records than the keeper holds ready: `crates/lode/tests/engine/found.rs` reaches it",
     ),
     (
+        "unit: back at its last barrier",
+        "needs a read that fails while a unit writes a part of a block: `crates/lode/tests/engine/barriers.rs` reaches it",
+    ),
+    (
         "repair: ordered lists left as they are",
         "both copies of a page must rot: `crates/lode/tests/engine/found.rs` reaches such",
     ),

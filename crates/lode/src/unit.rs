@@ -291,7 +291,8 @@ impl Unit {
         if self.broken {
             return Err(Error::new(
                 ErrorKind::Failed,
-                "an operation of this unit failed half-way: it can only be aborted",
+                "an operation of this unit failed half-way: it can only be dropped, and taken up again at its last \
+                 barrier if it has a label",
             ));
         }
         Ok(())
@@ -584,6 +585,26 @@ impl Unit {
         (self.frozen, self.options) = (Some(snapshot), options);
     }
 
+    /// It cannot be gone on with, and has a label: it is again what it was at its last barrier. False: it has none.
+    fn fall_back(&mut self) -> bool {
+        let has_barrier = self.barrier.as_ref().is_some_and(|barrier| barrier.list != ListId(0));
+        if !self.broken || self.committed || self.aborted || !has_barrier || self.label().is_none() {
+            return false;
+        }
+        let disk = Arc::clone(&self.disk);
+        let mut registry = disk.units.lock();
+        let Some(entry) = registry.get_mut(&self.id) else { return false };
+        crate::mark("unit: back at its last barrier");
+        let mut core = disk.core.lock();
+        self.release(&mut core);
+        entry.reserved = crate::disk::units::held_by(&core.state, self.id);
+        core.reserved += entry.reserved;
+        // It sees what it saw, and no number that it names is given out.
+        entry.generation = Some(self.generation);
+        entry.dormant = true;
+        true
+    }
+
     /// What it was at its last barrier is gone, too.
     fn end_barrier(&mut self) {
         let Some(barrier) = &self.barrier else { return };
@@ -627,6 +648,9 @@ impl Drop for Unit {
                 entry.kept = Some(Box::new(std::mem::replace(self, gone)));
                 return;
             }
+        }
+        if self.fall_back() {
+            return;
         }
         self.end_barrier();
         let is_barrier = self.besides.as_ref().is_some_and(|besides| besides.is_barrier);

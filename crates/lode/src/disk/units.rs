@@ -97,6 +97,15 @@ pub(crate) struct Found {
     pub reserved: Reserved,
 }
 
+/// What the commit of a unit may need beyond what is stored, as of its last barrier.
+pub(crate) fn held_by(state: &State, unit: UnitId) -> Reserved {
+    let meta = state.versions.units.get(&unit).and_then(|list| state.lists.get(list));
+    let rows = meta.map_or(0, |list| u64::from(list.meta.parent.0));
+    let shadows = state.versions.shadows_of(unit).filter_map(|(_, own)| state.lists.get(&own));
+    let blocks: u64 = shadows.map(|own| own.meta.cut).sum();
+    Reserved { bytes: rows * BLOCK_CHARGE, blocks: blocks.saturating_add(rows) }
+}
+
 /// Cost: the number of such units.
 pub(crate) fn find(state: &State) -> Found {
     let mut found =
@@ -108,10 +117,7 @@ pub(crate) fn find(state: &State) -> Found {
             continue;
         }
         found.views.retain(|view| *view != meta.snapshot);
-        let rows = u64::from(meta.parent.0);
-        let shadows = state.versions.shadows_of(*unit).filter_map(|(_, own)| state.lists.get(&own));
-        let blocks: u64 = shadows.map(|own| own.meta.cut).sum();
-        let reserved = Reserved { bytes: rows * BLOCK_CHARGE, blocks: blocks.saturating_add(rows) };
+        let reserved = held_by(state, *unit);
         found.reserved += reserved;
         let entry = Entry {
             label: meta.name.clone(),

@@ -1,5 +1,6 @@
 //! Units that outlive a crash at their barriers, and their handles by their labels.
 use crate::basics::{medium, quiet};
+use crate::tape::Tape;
 use lode::{
     Compression, Disk, ErrorKind, ListOptions, Place, SnapshotOptions, Survive, Unit, UnitConflicts, UnitLabel,
     UnitOptions, UnitState, UnitStatus, UnitView, Volume, VolumeOptions,
@@ -421,6 +422,41 @@ fn the_status_of_a_unit_outlives_a_crash_up_to_a_horizon() {
     assert_eq!(disk.unit_status(lode::UnitId(u64::MAX)).unwrap_err().kind(), ErrorKind::NotFound);
     disk.abort_unit(open).unwrap();
     sound(medium, disk);
+}
+
+/// What fails half-way takes a unit with a label back to its last barrier, and no further.
+#[test]
+fn a_unit_that_fails_half_way_is_what_it_was_at_its_last_barrier() {
+    let tape = Tape::formatted(96, 64 << 10, 512);
+    let options = lode::OpenOptions { cache_bytes: 0, ..quiet() };
+    let disk = Disk::open(tape.clone(), &options).unwrap();
+    let size = VolumeOptions { bytes: 16 * BLOCK, block_bytes: 512, ..Default::default() };
+    let volume = disk.create_volume("w", &size).unwrap();
+    let bad = [0xD7; 512];
+    volume.write_at(0, &[9; 16 * 512]).unwrap();
+    volume.write_at(5 * BLOCK, &bad).unwrap();
+    disk.flush(Survive::Power).unwrap();
+    let mut unit = disk.begin_labelled(&label("job"), &UnitOptions::default()).unwrap();
+    unit.write_at(&volume, 0, &[1; 512]).unwrap();
+    unit.barrier(b"good").unwrap();
+    unit.write_at(&volume, 0, &[2; 512]).unwrap();
+    let start = lode_media::Position { zone: lode_media::ZoneId(0), offset: 0 };
+    tape.damage(start, |bytes| {
+        let at = bytes.windows(512).position(|window| window == bad).unwrap();
+        bytes[at] ^= 1;
+    });
+    assert_eq!(unit.write_at(&volume, 5 * BLOCK + 1, &[3]).unwrap_err().kind(), ErrorKind::Corrupt);
+    assert_eq!(unit.write_at(&volume, 0, &[3; 512]).unwrap_err().kind(), ErrorKind::Failed);
+    assert_eq!(unit.try_commit().unwrap_err().kind(), ErrorKind::Failed);
+    drop(unit);
+    assert_eq!(disk.units().unwrap()[0].state, UnitState::Dormant);
+    let unit = disk.resume("job").unwrap();
+    assert_eq!((block(&unit, &volume, 0), unit.cookie()), (1, &b"good"[..]));
+    unit.commit().unwrap();
+    assert_eq!(committed(&volume, 0), 1);
+    drop(volume);
+    assert_eq!(disk.info().unwrap().reserved, 0);
+    disk.close().unwrap();
 }
 
 /// Units are kept as long as was said, if nobody has them in hand.
