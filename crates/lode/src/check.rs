@@ -82,6 +82,7 @@ impl Disk {
         inner.check_map(&mut report)?;
         inner.check_lists(&mut report);
         inner.check_tables(&mut report);
+        report.problems.extend(inner.damaged_units());
         Ok(report)
     }
 

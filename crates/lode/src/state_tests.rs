@@ -1,5 +1,5 @@
 use super::*;
-use crate::format::records::Compression;
+use crate::format::records::Form;
 use lode_media::Geometry;
 
 /// A state without anything in it.
@@ -10,25 +10,8 @@ pub(crate) fn empty() -> State {
 
 /// A list named "v".
 pub(crate) fn list(list: u32, state: ListState) -> ListMeta {
-    let (compression, name) = (Compression::None, "v".to_owned());
-    let (parent, snapshot, members) = Default::default();
-    let block_shift = 12;
-    let bytes = 1 << 20;
-    ListMeta {
-        list: ListId(list),
-        block_shift,
-        compression,
-        state,
-        form: crate::format::records::Form::Indexed,
-        bytes,
-        name,
-        parent,
-        snapshot,
-        cut: 0,
-        made: 0,
-        members,
-        origin: None,
-    }
+    let (name, bytes) = ("v".to_owned(), 1 << 20);
+    ListMeta { state, bytes, name, ..ListMeta::new(ListId(list), Form::Indexed) }
 }
 
 /// The page of the older list was written before its deletion, the page of the newer one after: replay deletes the

@@ -16,21 +16,23 @@ mod blocks;
 mod commit;
 mod conflicts;
 pub(crate) mod ending;
-mod extents;
 mod image;
 mod large;
+mod life;
 mod lists;
+mod plan;
+mod ranges;
+mod read;
+mod resume;
 mod shadow;
 
-use crate::disk::options::{Survive, UnitOptions, UnitView};
+use crate::disk::options::{Survive, UnitOptions};
 use crate::disk::put::NewBlock;
-use crate::disk::read::{View, pack, read_bytes, unpack};
+use crate::disk::read::pack;
 use crate::disk::space::Claim;
-use crate::disk::units::Entry;
 use crate::disk::{Core, Inner, Reserved, Spilled, charge};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::crc;
-use crate::planted::{self, Bug};
 use crate::shape::BLOCK_CHARGE;
 use crate::sync::{Mutex, MutexGuard};
 use crate::types::{Kind, ListId, Location, Lsn, SnapshotId, UnitId, index, index64, len_u32, len_u64};
@@ -51,7 +53,8 @@ struct Promise {
     chunks: Chunks,
 }
 
-/// An open unit. Any number may be open at once, each used from any thread. Dropping it aborts it.
+/// An open unit. Any number may be open at once, each used from any thread. Dropping it aborts it; one with a label is
+/// kept, until [`crate::Disk::resume`] takes it up again.
 pub struct Unit {
     disk: Arc<Inner>,
     id: UnitId,
@@ -137,125 +140,6 @@ impl Unit {
     /// The unit's name: never used again, on this disk.
     pub fn id(&self) -> UnitId {
         self.id
-    }
-
-    /// The size of the volume as this unit sees it.
-    pub fn bytes(&self, volume: &Volume) -> Result<u64> {
-        if volume.is_snapshot() {
-            return volume.size();
-        }
-        volume.belongs_to(&self.disk)?;
-        match self.lists.get(volume.list()).and_then(|list| list.bytes) {
-            Some(bytes) => Ok(bytes),
-            None => self.bytes_in(&self.disk.core.lock(), volume),
-        }
-    }
-
-    /// The frozen view that it sees.
-    fn sees(&self) -> Option<SnapshotId> {
-        self.frozen.filter(|_| self.options.view == UnitView::Frozen && !planted::is(Bug::FrozenMoves))
-    }
-
-    /// The size that a volume has in the unit's view.
-    fn bytes_in(&self, core: &Core, volume: &Volume) -> Result<u64> {
-        let Some(view) = self.sees() else { return Ok(core.check_list(volume.list(), 0)?.bytes) };
-        if core.state.tables.table_of(volume.list()).is_some() {
-            return Ok(core.check_list(volume.list(), 0)?.bytes); // A pool has always the same.
-        }
-        let meta = core.state.meta_at(volume.list(), view);
-        let newer = || Error::new(ErrorKind::NotFound, format!("{} is newer than the unit's view", volume.label()));
-        Ok(meta.ok_or_else(newer)?.bytes)
-    }
-
-    fn check_range(&self, volume: &Volume, offset: u64, bytes: u64) -> Result<()> {
-        volume.belongs_to(&self.disk)?;
-        let size = self.bytes(volume)?;
-        crate::volume::check_range(volume.label(), size, offset, bytes)
-    }
-
-    /// Reads: the unit's own shadow, else the committed state as it is at one instant.
-    pub fn read_at(&self, volume: &Volume, offset: u64, into: &mut [u8]) -> Result<()> {
-        if volume.is_snapshot() {
-            return volume.read_at(offset, into);
-        }
-        self.note_read(volume.list(), volume.block_bytes(), offset, len_u64(into.len()));
-        if self.options.view == UnitView::Committed {
-            volume.belongs_to(&self.disk)?;
-            return volume.read_at(offset, into);
-        }
-        self.check_range(volume, offset, len_u64(into.len()))?;
-        read_bytes(volume.block_bytes(), offset, into, |first, into| self.read_blocks(volume, first, into))
-    }
-
-    fn read_blocks(&self, volume: &Volume, first: u64, into: &mut [u8]) -> Result<()> {
-        let (list, block_bytes) = (volume.list(), volume.block_bytes());
-        let shadow = self.lists.get(list);
-        let kept = self.in_shadow(list, first, into.len() / index(block_bytes))?;
-        let is_kept = |block: u64| kept.get(index64(block - first)).is_some_and(|kept| *kept);
-        let has = |block| {
-            is_kept(block) || shadow.is_some_and(|shadow| shadow.blocks.contains(block) || shadow.is_hole(block))
-        };
-        self.disk.read_blocks_but(View { at: self.sees(), ..volume.view() }, block_bytes, first, into, has)?;
-        let Some(shadow) = shadow else { return Ok(()) };
-        if let Some(own) = shadow.kept.filter(|_| !kept.is_empty()) {
-            let view = View { list: own, at: None };
-            self.disk.read_blocks_but(view, block_bytes, first, into, |block| !is_kept(block))?;
-        }
-        for (block, into) in (first..).zip(into.chunks_mut(index(block_bytes))) {
-            if is_kept(block) {
-                continue;
-            }
-            match shadow.blocks.get(block) {
-                Some(Shadow::Data { piece, kind, checksum }) => {
-                    let stored = self.arena.get(*piece);
-                    let place = Location::new(1, 0, len_u32(stored.len()), *kind);
-                    unpack(stored, place, *checksum, into).map_err(|problem| {
-                        Error::new(ErrorKind::Corrupt, format!("memory of unit {}: {problem}", self.id.0))
-                    })?;
-                }
-                Some(Shadow::Spilled) => self.read_spilled(list, block, into)?,
-                Some(Shadow::Kept) => unreachable!("read above"),
-                None if shadow.is_hole(block) => into.fill(0),
-                None => {
-                    if let Some(cut) = shadow.cuts.get(&block) {
-                        into[*cut..].fill(0);
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn read_spilled(&self, list: ListId, block: u64, into: &mut [u8]) -> Result<()> {
-        loop {
-            let find =
-                |core: &Core| core.spilled.get(&self.id).and_then(|spilled| spilled.get(&(list, block))).copied();
-            let (place, checksum) = {
-                let core = self.disk.core.lock();
-                let found = find(&core).expect("a spilled block is listed until its unit ends");
-                if let Some(waiting) = core.writer.stored(found.0) {
-                    let stored = match waiting {
-                        crate::log::writer::Waiting::Open(stored) => stored,
-                        crate::log::writer::Waiting::Sealed(sealed) => {
-                            sealed.stored(found.0).expect("found in this batch")
-                        }
-                    };
-                    return unpack(stored, found.0, found.1, into)
-                        .map_err(|problem| crate::disk::read::damaged(list, block, found.0, &problem));
-                }
-                found
-            };
-            let read = self
-                .disk
-                .read_stored(&[(place, checksum)])
-                .remove(0)
-                .map_err(|problem| problem.to_string())
-                .and_then(|stored| unpack(&stored, place, checksum, into));
-            let Err(problem) = read else { return Ok(()) };
-            if find(&self.disk.core.lock()) == Some((place, checksum)) {
-                return Err(crate::disk::read::damaged(list, block, place, &problem));
-            }
-        }
     }
 
     /// Writes into the unit's shadow. `Full`: there is no space for it (P5); the unit stays as it was.
@@ -482,14 +366,14 @@ impl Unit {
             }
         }
         self.drop_blocks(volume.list(), first, last);
-        self.lists.of(volume.list()).holes.push((first, last));
+        self.lists.of(volume.list()).holes.insert(first, last);
         Ok(())
     }
 
     fn drop_blocks(&mut self, list: ListId, first: u64, end: u64) {
         let Some(shadow) = self.lists.get_mut(list) else { return };
         if shadow.kept.is_some() {
-            shadow.fresh.push((first, end));
+            shadow.fresh.insert(first, end);
         }
         let dropped: Vec<u64> = shadow.blocks.range(first, end).map(|(block, _)| block).collect();
         let mut spilled = Vec::new();
@@ -542,7 +426,7 @@ impl Unit {
 
     /// Everything the unit did becomes part of the committed state at one point of the merged stream. Never waits for
     /// the device. `Conflict`: an operation has no meaning any more (the volume was deleted or cut short); nothing is
-    /// applied.
+    /// applied, and the unit is gone, or kept as it was if it has a label.
     pub fn commit(mut self) -> Result<Lsn> {
         self.try_commit()
     }
@@ -552,70 +436,6 @@ impl Unit {
         let lsn = self.try_commit()?;
         self.disk.flush_to(lsn, survive)?;
         Ok(lsn)
-    }
-
-    /// As if the unit had never been. Its space is free at once; if it has a barrier, once that is durable.
-    pub fn abort(mut self) {
-        self.aborted = true;
-    }
-
-    /// Whether it ends with its handle.
-    fn ends(&self) -> bool {
-        let labelled = self.label().is_some();
-        self.committed || self.aborted || self.broken || !labelled
-    }
-
-    /// It is known by its label from now on.
-    pub(crate) fn set_label(&mut self, barrier: Barrier) -> Result<()> {
-        let mut registry = self.disk.units.lock();
-        if registry.values().any(|entry| entry.label == barrier.label) {
-            return Err(Error::new(
-                ErrorKind::Exists,
-                format!("there is an open unit with the label {} already", barrier.label),
-            ));
-        }
-        registry.insert(self.id, Entry::of(&barrier));
-        drop(registry);
-        self.barrier = Some(Box::new(barrier));
-        Ok(())
-    }
-
-    /// It sees what a snapshot sees.
-    pub(crate) fn see(&mut self, snapshot: SnapshotId, options: UnitOptions) {
-        (self.frozen, self.options) = (Some(snapshot), options);
-    }
-
-    /// It cannot be gone on with, and has a label: it is again what it was at its last barrier. False: it has none.
-    fn fall_back(&mut self) -> bool {
-        let has_barrier = self.barrier.as_ref().is_some_and(|barrier| barrier.list != ListId(0));
-        if !self.broken || self.committed || self.aborted || !has_barrier || self.label().is_none() {
-            return false;
-        }
-        let disk = Arc::clone(&self.disk);
-        let mut registry = disk.units.lock();
-        let Some(entry) = registry.get_mut(&self.id) else { return false };
-        crate::mark("unit: back at its last barrier");
-        let mut core = disk.core.lock();
-        self.release(&mut core);
-        entry.reserved = crate::disk::units::held_by(&core.state, self.id);
-        core.reserved += entry.reserved;
-        // It sees what it saw, and no number that it names is given out.
-        entry.generation = Some(self.generation);
-        entry.dormant = true;
-        true
-    }
-
-    /// What it was at its last barrier is gone, too.
-    fn end_barrier(&mut self) {
-        let Some(barrier) = &self.barrier else { return };
-        self.disk.units.lock().remove(&self.id);
-        // A disk that is not open any more changes no more.
-        let open = !self.disk.core.lock().stop;
-        if !self.committed && barrier.list != ListId(0) && open {
-            self.disk.core.lock().outcomes.note_kept(self.id, None);
-            // What fails is remembered there.
-            let _ = self.disk.end_lists_of(self.id, barrier.list);
-        }
     }
 }
 
@@ -632,40 +452,5 @@ impl Core {
         if let Some((place, _)) = self.spilled.get_mut(&unit).and_then(|spilled| spilled.remove(&(list, block))) {
             self.state.zones.get_mut(place.zone()).shadow -= place.footprint();
         }
-    }
-}
-
-impl Drop for Unit {
-    fn drop(&mut self) {
-        if !self.ends() && !self.disk.core.lock().stop {
-            let disk = Arc::clone(&self.disk);
-            let mut gone = Unit::with_id(Arc::clone(&disk), self.id);
-            gone.committed = true;
-            let mut registry = disk.units.lock();
-            // It lives on as it is; what is dropped is an empty one. One that is not listed has ended.
-            if let Some(entry) = registry.get_mut(&self.id) {
-                disk.generations.leave(gone.generation);
-                entry.kept = Some(Box::new(std::mem::replace(self, gone)));
-                return;
-            }
-        }
-        if self.fall_back() {
-            return;
-        }
-        self.end_barrier();
-        let is_barrier = self.besides.as_ref().is_some_and(|besides| besides.is_barrier);
-        if !self.committed {
-            let disk = Arc::clone(&self.disk);
-            let mut core = disk.core.lock();
-            if !is_barrier {
-                core.outcomes.note(self.id, None);
-            }
-            self.release(&mut core);
-            for (table, number) in self.ordered.as_mut().map(|lists| lists.take_all()).unwrap_or_default() {
-                core.numbers_of(table).give_back(number);
-            }
-        }
-        self.disk.end_view(self.frozen);
-        self.disk.generations.leave(self.generation);
     }
 }

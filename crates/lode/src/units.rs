@@ -5,7 +5,6 @@ use crate::disk::open::Disk;
 use crate::disk::options::{UnitOptions, UnitView};
 use crate::disk::outcomes::UnitStatus;
 use crate::disk::units::UnitInfo;
-use crate::disk::units::UnitState;
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{SnapshotId, UnitId};
 use crate::unit::{Barrier, Unit};
@@ -34,10 +33,7 @@ impl Disk {
         match &label.snapshot {
             None => unit.set_options(options)?,
             Some(name) => {
-                let mut core = inner.core.lock();
-                let snapshot = SnapshotId(core.state.snapshot_named(name)?.0);
-                *core.viewed.entry(snapshot).or_default() += 1;
-                drop(core);
+                let snapshot = SnapshotId(inner.core.lock().state.snapshot_named(name)?.0);
                 unit.see(snapshot, UnitOptions { view: UnitView::Frozen, ..*options });
             }
         }
@@ -78,12 +74,10 @@ impl Disk {
     /// Ends the units that nobody has in hand and that were to be kept until some time before `now`, in nanoseconds since
     /// 1970. Gives back their numbers.
     pub fn end_leases(&self, now: u64) -> Result<Vec<UnitId>> {
-        let over = self.units()?.into_iter();
-        let over = over.filter(|unit| unit.state != UnitState::InUse && (1..now).contains(&unit.until));
         let mut ended = Vec::new();
-        for unit in over {
-            match self.abort_unit(unit.id) {
-                Ok(()) => ended.push(unit.id),
+        for unit in self.inner().units_until(now) {
+            match self.abort_unit(unit) {
+                Ok(()) => ended.push(unit),
                 // Somebody took it up, or ended it, meanwhile.
                 Err(error) if matches!(error.kind(), ErrorKind::Exists | ErrorKind::NotFound) => {}
                 Err(error) => return Err(error),

@@ -47,8 +47,8 @@ const UPWARD: [(&str, &str); 9] = [
     ("disk/volumes.rs", "volume"),
     ("unit.rs", "volume"),
     ("unit/commit.rs", "volume"),
-    ("unit/extents.rs", "volume"),
     ("unit/lists.rs", "volume"),
+    ("unit/read.rs", "volume"),
 ];
 
 fn files(below: &Path, into: &mut Vec<PathBuf>) {

@@ -197,6 +197,28 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Before the disk is closed: units that nobody has in hand get a barrier then, which a full disk refuses. Those are
+    /// dropped here.
+    pub(super) fn keep_units(&mut self, at: usize) -> Step {
+        for number in self.model.units() {
+            let Some(mut unit) = self.take_unit(number)? else { continue };
+            if unit.label().is_none() {
+                continue;
+            }
+            let note = self.begin_call();
+            let cookie = wide(at);
+            let result = unit.barrier(&cookie.to_le_bytes());
+            if self.changed("a barrier", result)?.is_some() {
+                self.model.barrier(number, cookie);
+            } else {
+                unit.abort();
+                self.model.abort(number);
+            }
+            self.end_call(note);
+        }
+        Ok(())
+    }
+
     /// Compares what open units show, as the last barriers left them.
     pub(super) fn compare_dormant(&mut self) -> Step {
         for number in self.model.units() {

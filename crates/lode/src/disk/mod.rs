@@ -152,10 +152,12 @@ pub(crate) struct Core {
     pub ended_views: Vec<SnapshotId>,
     /// Lists of units that have ended, of which no record says so yet.
     pub ended_lists: Vec<ListId>,
-    /// How many units in hand see a snapshot that has a name, or had one.
+    /// How many units in hand see a snapshot.
     pub viewed: BTreeMap<SnapshotId, u32>,
     /// Numbers that units of before the opening name.
     pub kept_numbers: BTreeSet<(ListId, u32)>,
+    /// Which they are is not known of all.
+    pub keeps_numbers: bool,
     /// How often ordered lists were changed.
     pub lists_changed: u64,
     /// Emptied memory of ended units, for new ones.

@@ -199,14 +199,15 @@ impl Inner {
             crate::mark("lists: looked for free numbers");
             let kept: Vec<u32> =
                 core.kept_numbers.range((table, 0)..=(table, u32::MAX)).map(|(_, number)| *number).collect();
-            let now = self.generations.now();
+            let (now, keeps) = (self.generations.now(), core.keeps_numbers);
             let numbers = core.numbers_of(table);
             if numbers.looked != section {
                 return Ok(());
             }
             numbers.looked += 1;
             let (stride, start) = (numbers.stride, numbers.start);
-            let all = (first / stride).max(1)..(end / stride).min(start.into());
+            let most = if keeps { 0 } else { start.into() };
+            let all = (first / stride).max(1)..(end / stride).min(most);
             let free = all.filter(|number| !used.contains(&(number * stride + (stride - 1))));
             let free = free.filter(|number| kept.binary_search(&low_u32(*number)).is_err());
             numbers.waiting.extend(free.map(|number| (now, low_u32(number))));

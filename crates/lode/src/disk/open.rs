@@ -146,7 +146,7 @@ impl Disk {
         }
         if !options.read_only {
             inner.begin_epoch()?;
-            inner.keep_numbers()?;
+            inner.keep_numbers();
         }
         if repairing {
             inner.mend_lists()?;
@@ -348,12 +348,14 @@ impl Disk {
         self.inner.stretches_of(self.inner.find_volume(volume)?.list())
     }
 
-    /// Flushes, checkpoints and stops the threads. Other handles get `Failed` for writes from here on.
+    /// Gives units that nobody has in hand a barrier, flushes, checkpoints and stops the threads. Other handles get
+    /// `Failed` for writes from here on. An error of a barrier leaves that unit as its last one left it.
     pub fn close(self) -> Result<()> {
         if self.inner.options.read_only {
             return Ok(());
         }
-        let done = self.inner.flush(Survive::Power).and_then(|_| self.inner.checkpoint_all(true));
+        let kept = self.inner.keep_units();
+        let done = self.inner.flush(Survive::Power).and_then(|_| self.inner.checkpoint_all(true)).and(kept);
         self.threads.stop();
         self.inner.core.lock().failed.get_or_insert_with(|| Error::new(ErrorKind::Failed, "the disk was closed"));
         done
@@ -370,6 +372,8 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         recovered;
     let epoch = root.root.epoch + 1;
     let found = super::units::find(&state);
+    // Also behind units of an epoch that a damaged disk may have lost.
+    let last_unit = found.registry.keys().next_back().map_or(0, |unit| unit.0.min(1 << 63)).max(epoch << 40);
     let mut spans = segments;
     // What belongs to an ended epoch ends for good where the next segment begins, or here (R9).
     for n in 0..spans.len() {
@@ -417,6 +421,7 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         ended_lists: found.stray,
         viewed: BTreeMap::new(),
         kept_numbers: BTreeSet::new(),
+        keeps_numbers: false,
         lists_changed: 0,
         chunks: Vec::new(),
         stop: false,
@@ -450,8 +455,8 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         keeper: Condvar::new(),
         maintaining: Mutex::new(()),
         large: Mutex::new(()),
-        next_unit: AtomicU64::new((epoch << 40) + 1),
-        first_unit: epoch << 40,
+        next_unit: AtomicU64::new(last_unit + 1),
+        first_unit: last_unit,
         generations: super::numbers::Generations::default(),
         units: Mutex::new(found.registry),
         watchers: super::warning::Watchers::default(),

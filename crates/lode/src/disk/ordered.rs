@@ -7,7 +7,7 @@ use super::space::Claim;
 use super::volumes::LIST_RECORD;
 use super::{Core, Inner, charge};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::records::{Compression, Form, ListMeta, ListState, Record, encode_one_put, put_bytes};
+use crate::format::records::{Form, ListMeta, Record, encode_one_put, put_bytes};
 use crate::ordered::{Attributes, Change, Op, Place, Refused, Row, Staged};
 use crate::shape::BLOCK_CHARGE;
 use crate::state::{Kept, State};
@@ -196,19 +196,9 @@ impl Inner {
                     return Err(self.full(core, self.shape.list_charge()));
                 }
                 core.write_record(&Record::List(ListMeta {
-                    list: ListId(core.state.next_list),
                     block_shift: shift,
-                    compression: Compression::None,
-                    state: ListState::There,
-                    form,
                     bytes: blocks << shift,
-                    name: String::new(),
-                    parent: ListId(0),
-                    snapshot: SnapshotId(0),
-                    cut: 0,
-                    made: 0,
-                    members: Vec::new(),
-                    origin: None,
+                    ..ListMeta::new(ListId(core.state.next_list), form)
                 }));
                 Ok(())
             })??;

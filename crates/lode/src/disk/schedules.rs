@@ -6,8 +6,8 @@ use super::options::SnapshotOptions;
 use super::space::Claim;
 use super::volumes::{LIST_RECORD, check_name};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::records::{Compression, Form, ListMeta, ListState, Record};
-use crate::types::{ListId, Lsn, SnapshotId, len_u32, len_u64};
+use crate::format::records::{Form, ListMeta, ListState, Record};
+use crate::types::{ListId, Lsn, len_u32, len_u64};
 
 /// When snapshots are taken, and how many are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,19 +87,11 @@ impl Inner {
                 return Err(self.full(core, self.shape.list_charge()));
             }
             core.write_record(&Record::List(ListMeta {
-                list: old.unwrap_or(ListId(core.state.next_list)),
-                block_shift: 12,
-                compression: Compression::None,
-                state: ListState::There,
-                form: Form::Schedule,
-                bytes: 0,
                 name: schedule.name.clone(),
-                parent: ListId(0),
-                snapshot: SnapshotId(0),
                 cut: schedule.keep,
                 made: schedule.every,
                 members,
-                origin: None,
+                ..ListMeta::new(old.unwrap_or(ListId(core.state.next_list)), Form::Schedule)
             }));
             Ok(core.writer.lsn)
         })?

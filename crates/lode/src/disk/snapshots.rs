@@ -5,7 +5,7 @@ use super::space::Claim;
 use super::volumes::{LIST_RECORD, check_name};
 use super::{Core, Inner};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::records::{Compression, Form, Freed, ListMeta, ListState, Origin, Record};
+use crate::format::records::{Form, Freed, ListMeta, ListState, Origin, Record};
 use crate::shape::BLOCK_CHARGE;
 use crate::state::Kept;
 use crate::types::{ListId, Lsn, SnapshotId, len_u32};
@@ -33,19 +33,13 @@ impl Core {
     ) -> SnapshotId {
         let snapshot = self.state.next_list;
         self.write_record(&Record::List(ListMeta {
-            list: ListId(snapshot),
-            block_shift: 12,
-            compression: Compression::None,
             state: ListState::Snapshot,
-            form: Form::Indexed,
-            bytes: 0,
             name: name.to_owned(),
-            parent: ListId(0),
-            snapshot: SnapshotId(0),
             cut: schedule.0.into(),
             made,
             members,
             origin,
+            ..ListMeta::new(ListId(snapshot), Form::Indexed)
         }));
         SnapshotId(snapshot)
     }

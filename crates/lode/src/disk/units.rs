@@ -17,6 +17,7 @@ use crate::state::State;
 use crate::types::{ListId, SnapshotId, UnitId};
 use crate::unit::{Barrier, Unit};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Whether somebody has a unit in hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub enum UnitState {
     InUse,
     /// Nobody has, and it is whole.
     Kept,
-    /// The disk was opened since: it is as its last barrier left it.
+    /// It is as its last barrier left it: the disk was opened since, or an operation failed half-way.
     Dormant,
 }
 
@@ -65,10 +66,20 @@ pub(crate) struct Entry {
     pub cookie: Vec<u8>,
     /// A unit that nobody has in hand.
     pub kept: Option<Box<Unit>>,
-    pub dormant: bool,
-    /// Of a dormant one: what it holds.
+    /// It is as its last barrier left it.
+    pub dormant: Option<Dormant>,
+}
+
+/// What a dormant unit holds.
+#[derive(Default)]
+pub(crate) struct Dormant {
     pub reserved: Reserved,
+    /// Numbers that are freed wait for it.
     pub generation: Option<u64>,
+    /// Its image was read.
+    pub learned: bool,
+    /// Why it cannot be taken up in this opening.
+    pub damage: Option<String>,
 }
 
 impl Entry {
@@ -97,13 +108,20 @@ pub(crate) struct Found {
     pub reserved: Reserved,
 }
 
+/// At most so many blocks are in a shadow. The count comes from the disk.
+pub(crate) fn shadow_blocks(own: &ListMeta) -> u64 {
+    own.cut.min(own.blocks())
+}
+
 /// What the commit of a unit may need beyond what is stored, as of its last barrier.
 pub(crate) fn held_by(state: &State, unit: UnitId) -> Reserved {
     let meta = state.versions.units.get(&unit).and_then(|list| state.lists.get(list));
     let rows = meta.map_or(0, |list| u64::from(list.meta.parent.0));
     let shadows = state.versions.shadows_of(unit).filter_map(|(_, own)| state.lists.get(&own));
-    let blocks: u64 = shadows.map(|own| own.meta.cut).sum();
-    Reserved { bytes: rows * BLOCK_CHARGE, blocks: blocks.saturating_add(rows) }
+    let blocks = shadows.fold(0, |sum: u64, own| sum.saturating_add(shadow_blocks(&own.meta)));
+    // No more than the disk could hold, so that what a damaged count says adds up.
+    let most = state.shape.promisable() / BLOCK_CHARGE;
+    Reserved { bytes: rows * BLOCK_CHARGE, blocks: blocks.min(most) + rows }
 }
 
 /// Cost: the number of such units.
@@ -123,8 +141,7 @@ pub(crate) fn find(state: &State) -> Found {
             label: meta.name.clone(),
             made: meta.made,
             list: *list,
-            dormant: true,
-            reserved,
+            dormant: Some(Dormant { reserved, ..Dormant::default() }),
             ..Entry::default()
         };
         found.registry.insert(*unit, entry);
@@ -139,15 +156,92 @@ fn none(what: &str) -> Error {
 
 impl Inner {
     /// Numbers that dormant units name are kept for them, and what is freed from here on waits for them (R4). Reads the
-    /// images of those that have changed ordered lists.
-    pub(super) fn keep_numbers(&self) -> Result<()> {
-        let mut registry = self.units.lock();
-        for entry in registry.values_mut().filter(|entry| entry.reserved.bytes > 0) {
-            entry.generation = Some(self.generations.enter());
-            let numbers = self.numbers_in(entry.list)?;
-            self.core.lock().kept_numbers.extend(numbers);
+    /// images of those that have changed ordered lists. Of one that cannot be read no number is known: no old one is
+    /// given out again then.
+    pub(super) fn keep_numbers(&self) {
+        for (unit, list) in self.dormant(|core, unit, list| {
+            let rows = core.state.lists.get(&list).map_or(0, |list| list.meta.parent.0);
+            rows > 0 || core.state.versions.shadows_of(unit).any(|(of, _)| core.state.tables.table_of(of).is_some())
+        }) {
+            let numbers = self.numbers_in(unit, list);
+            let mut registry = self.units.lock();
+            let held = registry.get_mut(&unit).and_then(|entry| entry.dormant.as_mut());
+            let held = held.expect("nobody can take it up before the disk is open");
+            held.generation = Some(self.generations.enter());
+            let mut core = self.core.lock();
+            match numbers {
+                Ok(numbers) => core.kept_numbers.extend(numbers),
+                Err(error) => {
+                    crate::mark("unit: image that cannot be read");
+                    core.keeps_numbers = true;
+                    held.damage = Some(error.to_string());
+                }
+            }
         }
-        Ok(())
+    }
+
+    /// Dormant units of which `asked` is true, each with its list.
+    fn dormant(&self, asked: impl Fn(&Core, UnitId, ListId) -> bool) -> Vec<(UnitId, ListId)> {
+        let registry = self.units.lock();
+        let core = self.core.lock();
+        let dormant = registry.iter().filter(|(_, entry)| entry.dormant.is_some());
+        let dormant = dormant.map(|(unit, entry)| (*unit, entry.list));
+        dormant.filter(|(unit, list)| asked(&core, *unit, *list)).collect()
+    }
+
+    /// Reads what is known of a dormant unit only by its image.
+    fn learn(&self, unit: UnitId) {
+        let list = match self.units.lock().get(&unit) {
+            Some(Entry { dormant: Some(held), list, .. }) if !held.learned && held.damage.is_none() => *list,
+            _ => return,
+        };
+        let image = self.image_of(list).and_then(|(bytes, _)| Unit::read_image(unit, &bytes));
+        let mut registry = self.units.lock();
+        let Some(entry) = registry.get_mut(&unit) else { return };
+        let Some(held) = &mut entry.dormant else { return };
+        held.learned = true;
+        match image {
+            Ok((cookie, until)) => (entry.cookie, entry.until) = (cookie, until),
+            Err(error) => held.damage = Some(error.to_string()),
+        }
+    }
+
+    /// Why dormant units cannot be taken up.
+    pub(crate) fn damaged_units(&self) -> Vec<String> {
+        self.dormant(|_, _, _| true).into_iter().for_each(|(unit, _)| self.learn(unit));
+        let registry = self.units.lock();
+        let damage = |entry: &Entry| entry.dormant.as_ref()?.damage.clone();
+        let told = |(unit, entry): (&UnitId, &Entry)| {
+            Some(format!("unit {} can only be aborted: {}", Name(*unit, &entry.label), damage(entry)?))
+        };
+        registry.iter().filter_map(told).collect()
+    }
+
+    /// Units that nobody has in hand and that were to be kept until some time before `now`.
+    pub(crate) fn units_until(&self, now: u64) -> Vec<UnitId> {
+        self.dormant(|_, _, _| true).into_iter().for_each(|(unit, _)| self.learn(unit));
+        let registry = self.units.lock();
+        let ended = registry
+            .iter()
+            .filter(|(_, entry)| (1..now).contains(&entry.until) && (entry.kept.is_some() || entry.dormant.is_some()));
+        ended.map(|(unit, _)| *unit).collect()
+    }
+
+    /// Gives units that nobody has in hand a barrier, so that an opening finds them as they are. The first error, with
+    /// the others done.
+    pub(crate) fn keep_units(self: &Arc<Self>) -> Result<()> {
+        let registry = self.units.lock();
+        let kept: Vec<UnitId> =
+            registry.iter().filter(|(_, entry)| entry.kept.is_some()).map(|(unit, _)| *unit).collect();
+        drop(registry);
+        let mut done = Ok(());
+        for unit in kept {
+            let Ok(mut unit) = self.resume_unit(unit) else { continue };
+            let cookie = unit.cookie().to_vec();
+            let barrier = unit.barrier(&cookie);
+            done = done.and(barrier.map(|_| ()));
+        }
+        done
     }
 
     /// The number of the unit with a label.
@@ -160,21 +254,15 @@ impl Inner {
     /// All that the registry has.
     pub(crate) fn list_units(&self) -> Result<Vec<UnitInfo>> {
         let mut units = Vec::new();
-        let known: Vec<_> = self.units.lock().iter().map(|(unit, entry)| (*unit, entry.list, entry.dormant)).collect();
-        for (unit, list, dormant) in known {
-            let image = dormant.then(|| self.image_of(list).and_then(|(bytes, _)| Unit::read_image(unit, &bytes)));
-            let mut registry = self.units.lock();
-            let Some(entry) = registry.get_mut(&unit) else { continue };
-            let mut damage = None;
-            match image {
-                Some(Ok((cookie, until))) if entry.dormant => (entry.cookie, entry.until) = (cookie, until),
-                Some(Err(error)) => damage = Some(error.to_string()),
-                _ => {}
-            }
-            let state = match (&entry.kept, entry.dormant) {
+        let known: Vec<_> = self.units.lock().iter().map(|(unit, entry)| (*unit, entry.list)).collect();
+        for (unit, list) in known {
+            self.learn(unit);
+            let registry = self.units.lock();
+            let Some(entry) = registry.get(&unit) else { continue };
+            let state = match (&entry.kept, &entry.dormant) {
                 (Some(_), _) => UnitState::Kept,
-                (None, true) => UnitState::Dormant,
-                (None, false) => UnitState::InUse,
+                (None, Some(_)) => UnitState::Dormant,
+                (None, None) => UnitState::InUse,
             };
             let mut info = UnitInfo {
                 id: unit,
@@ -186,7 +274,7 @@ impl Inner {
                 state,
                 snapshot: None,
                 has_barrier: list != ListId(0),
-                damage,
+                damage: entry.dormant.as_ref().and_then(|held| held.damage.clone()),
             };
             drop(registry);
             let shadows: Vec<(ListId, u32)> = {
@@ -206,25 +294,34 @@ impl Inner {
     }
 
     /// Takes up a unit that nobody has in hand.
-    pub(crate) fn resume_unit(self: &std::sync::Arc<Self>, unit: UnitId) -> Result<Unit> {
+    pub(crate) fn resume_unit(self: &Arc<Self>, unit: UnitId) -> Result<Unit> {
         let mut registry = self.units.lock();
         let entry = registry.get_mut(&unit).ok_or_else(|| none(&unit.0.to_string()))?;
         if let Some(kept) = entry.kept.take() {
             return Ok(*kept);
         }
-        if !entry.dormant {
-            return Err(Error::new(
-                ErrorKind::Exists,
-                format!("unit {} is in use: somebody else has it in hand", Name(unit, &entry.label)),
-            ));
+        if let Some(damage) = entry.dormant.as_ref().and_then(|held| held.damage.as_ref()) {
+            let name = Name(unit, &entry.label);
+            return Err(Error::new(ErrorKind::Corrupt, format!("unit {name} can only be aborted: {damage}")));
         }
-        let revived = Unit::revive(std::sync::Arc::clone(self), unit, entry)?;
-        entry.dormant = false;
-        Ok(revived)
+        let mut held = entry.dormant.take().ok_or_else(|| {
+            let name = Name(unit, &entry.label);
+            Error::new(ErrorKind::Exists, format!("unit {name} is in use: somebody else has it in hand"))
+        })?;
+        let list = entry.list;
+        drop(registry); // It is in use by now.
+        let revived = Unit::revive(self, unit, list, &mut held);
+        if let Some(entry) = self.units.lock().get_mut(&unit) {
+            match &revived {
+                Ok(unit) => (entry.cookie, entry.until) = unit.told(),
+                Err(_) => entry.dormant = Some(held),
+            }
+        }
+        revived
     }
 
     /// Ends a unit that nobody has in hand, as if it had never been.
-    pub(crate) fn abort_unit(self: &std::sync::Arc<Self>, unit: UnitId) -> Result<()> {
+    pub(crate) fn abort_unit(self: &Arc<Self>, unit: UnitId) -> Result<()> {
         let mut registry = self.units.lock();
         let entry = registry.get_mut(&unit).ok_or_else(|| none(&unit.0.to_string()))?;
         if let Some(kept) = entry.kept.take() {
@@ -232,29 +329,37 @@ impl Inner {
             kept.abort();
             return Ok(());
         }
-        if !entry.dormant {
-            return Err(Error::new(
-                ErrorKind::Exists,
-                format!("unit {} is in use: whoever has it in hand ends it", Name(unit, &entry.label)),
-            ));
-        }
-        let entry = registry.remove(&unit).expect("found above");
+        let held = entry.dormant.take().ok_or_else(|| {
+            let name = Name(unit, &entry.label);
+            Error::new(ErrorKind::Exists, format!("unit {name} is in use: whoever has it in hand ends it"))
+        })?;
+        let list = entry.list;
+        registry.remove(&unit);
         drop(registry);
-        if let Some(generation) = entry.generation {
+        if let Some(generation) = held.generation {
             self.generations.leave(generation);
         }
         let view = {
             let mut core = self.core.lock();
-            core.reserved -= entry.reserved;
+            core.reserved -= held.reserved;
             core.outcomes.note_kept(unit, None);
-            core.state.lists.get(&entry.list).map(|list| list.meta.snapshot)
+            core.state.lists.get(&list).map(|list| list.meta.snapshot)
         };
-        self.end_lists_of(unit, entry.list)?;
-        self.end_view(view.filter(|view| *view != SnapshotId(0)));
+        self.end_lists_of(unit, list)?;
+        if let Some(view) = view.filter(|view| *view != SnapshotId(0)) {
+            self.retire_view(view);
+        }
         Ok(())
     }
 
-    /// A frozen view that a unit had: it goes if it has no name.
+    /// A unit in hand sees a snapshot.
+    pub(crate) fn hold_view(&self, view: Option<SnapshotId>) {
+        if let Some(view) = view {
+            *self.core.lock().viewed.entry(view).or_default() += 1;
+        }
+    }
+
+    /// It does not any more.
     pub(crate) fn end_view(&self, view: Option<SnapshotId>) {
         let Some(view) = view else { return };
         let mut core = self.core.lock();
@@ -264,6 +369,13 @@ impl Inner {
                 core.viewed.remove(&view);
             }
         }
+        drop(core);
+        self.retire_view(view);
+    }
+
+    /// A snapshot goes if it has no name and nobody sees it.
+    fn retire_view(&self, view: SnapshotId) {
+        let mut core = self.core.lock();
         let named = core.state.lists.get(&ListId(view.0)).is_some_and(|list| !list.meta.name.is_empty());
         if !named && !core.is_viewed(view) {
             core.ended_views.push(view);

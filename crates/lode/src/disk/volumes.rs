@@ -78,19 +78,11 @@ impl Inner {
             }
             let list = ListId(core.state.next_list);
             core.write_record(&Record::List(ListMeta {
-                list,
                 block_shift: u8::try_from(options.block_bytes.ilog2()).expect("at most 16"),
                 compression: options.compression,
-                state: ListState::There,
-                form: Form::Indexed,
                 bytes: options.bytes,
                 name: name.to_owned(),
-                parent: ListId(0),
-                snapshot: SnapshotId(0),
-                cut: 0,
-                made: 0,
-                members: Vec::new(),
-                origin: None,
+                ..ListMeta::new(list, Form::Indexed)
             }));
             Ok(list)
         })?

@@ -294,6 +294,25 @@ pub(crate) struct Origin {
 pub(crate) const NAME_BYTES_MAX: usize = 255;
 
 impl ListMeta {
+    /// One that is there, of 4 KiB blocks, and has nothing: most kinds need little more.
+    pub fn new(list: ListId, form: Form) -> ListMeta {
+        ListMeta {
+            list,
+            block_shift: 12,
+            compression: Compression::None,
+            state: ListState::There,
+            form,
+            bytes: 0,
+            name: String::new(),
+            parent: ListId(0),
+            snapshot: SnapshotId(0),
+            cut: 0,
+            made: 0,
+            members: Vec::new(),
+            origin: None,
+        }
+    }
+
     /// There for users to name.
     pub fn is_volume(&self) -> bool {
         self.state == ListState::There && self.form == Form::Indexed

@@ -7,7 +7,7 @@ use super::record;
 
 record! {
     /// What the image of a unit begins with. The cookie follows.
-    UnitImage: 48 {
+    UnitImage: 32 {
         /// Bytes of the cookie.
         0 cookie: u32,
         /// 0 moving, 1 frozen, 2 committed.
@@ -28,10 +28,6 @@ record! {
         20 reserved_b: u32,
         /// Until when it is kept if nobody takes it up, in nanoseconds since 1970; zero: for ever.
         24 until: u64,
-        /// Bytes that its user wrote.
-        32 user_bytes: u64,
-        /// Bytes of the records of its operations on ordered lists, about.
-        40 records: u64,
     }
 }
 
@@ -52,8 +48,8 @@ record! {
         28 reads: u32,
         /// How many cuts.
         32 cuts: u32,
-        /// Zero.
-        36 reserved: u32,
+        /// The list that has the blocks that it changed; zero: it changed none.
+        36 kept: u32,
     }
 }
 

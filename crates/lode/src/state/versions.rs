@@ -39,8 +39,9 @@ pub(crate) struct Versions {
     pub leaving: BTreeSet<SnapshotId>,
     /// Deleted lists that snapshots see.
     pub hidden: BTreeSet<ListId>,
-    /// What units have changed in lists at their last barriers.
-    shadows: BTreeMap<(UnitId, ListId), ListId>,
+    /// What units have changed in lists at their last barriers: the list, then the shadow. One that a crash kept from
+    /// being whole has left another.
+    shadows: BTreeSet<(UnitId, ListId, ListId)>,
     /// Units with a barrier.
     pub units: BTreeMap<UnitId, ListId>,
 }
@@ -62,12 +63,11 @@ impl Versions {
         }
         match meta.state {
             ListState::There => {
-                let (unit, shadow) = (UnitId(meta.cut), (UnitId(meta.made), meta.parent));
+                let (unit, shadow) = (UnitId(meta.cut), (UnitId(meta.made), meta.parent, meta.list));
                 match (meta.form, there) {
                     (Form::Unit, true) => drop(self.units.insert(unit, meta.list)),
                     (Form::Unit, false) => drop(self.units.remove(&unit)),
-                    (Form::Shadow, true) => drop(self.shadows.insert(shadow, meta.list)),
-                    (Form::Shadow, false) => drop(self.shadows.remove(&shadow)),
+                    (Form::Shadow, _) => set(&mut self.shadows, shadow, there),
                     _ => {}
                 }
             }
@@ -112,14 +112,14 @@ impl Versions {
 
     /// The shadows of a unit, each behind its list.
     pub fn shadows_of(&self, unit: UnitId) -> impl Iterator<Item = (ListId, ListId)> + '_ {
-        let range = (unit, ListId(0))..=(unit, ListId(u32::MAX));
-        self.shadows.range(range).map(|((_, list), shadow)| (*list, *shadow))
+        let range = (unit, ListId(0), ListId(0))..=(unit, ListId(u32::MAX), ListId(u32::MAX));
+        self.shadows.range(range).map(|(_, list, own)| (*list, *own))
     }
 
     /// The shadows whose unit has no barrier, or none any more.
     pub fn stray_shadows(&self) -> Vec<ListId> {
-        let stray = self.shadows.iter().filter(|((unit, _), _)| !self.units.contains_key(unit));
-        stray.map(|(_, shadow)| *shadow).collect()
+        let stray = self.shadows.iter().filter(|(unit, ..)| !self.units.contains_key(unit));
+        stray.map(|(.., own)| *own).collect()
     }
 
     /// The layers of a snapshot, each with its list.
@@ -383,7 +383,8 @@ impl State {
             return Ok(Some(list));
         }
         let dying = self.versions.dying.range((list, ListId(0))..=(list, ListId(u32::MAX))).map(|(_, layer)| *layer);
-        let shadow = self.versions.shadows.get(&(unit, list)).copied();
+        let shadows = (unit, list, ListId(0))..=(unit, list, ListId(u32::MAX));
+        let shadow = self.versions.shadows.range(shadows).map(|(.., own)| *own);
         for layer in self.versions.layers(list, SnapshotId(0)).rev().chain(shadow).chain(dying) {
             if self.lookup(layer, block)?.is_some_and(|found| found.0 == place) {
                 return Ok(Some(layer));

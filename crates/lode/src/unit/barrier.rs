@@ -15,18 +15,17 @@
 //! sees of everybody. All data is spilled before a barrier, so that its batch names the list and the unit, which stay
 //! what they are (the cleaner asks for them).
 
-use super::image::{self, Image};
-use super::shadow::Shadow;
+use super::image::{self};
+use super::shadow::{Shadow, Trimmed};
 use super::{Reserved, Unit};
 use crate::disk::Inner;
-use crate::disk::read::View;
 use crate::disk::space::Claim;
 use crate::disk::units::Entry;
 use crate::disk::volumes::LIST_RECORD;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::records::{Compression, Form, ListMeta, ListState, Record};
+use crate::format::records::{Form, ListMeta, ListState, Record};
 use crate::shape::BLOCK_CHARGE;
-use crate::types::{Kind, ListId, Lsn, SnapshotId, UnitId, index, index64, len_u64};
+use crate::types::{Kind, ListId, Lsn, index, len_u64};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -46,9 +45,9 @@ pub(crate) struct Barrier {
     /// Its list; zero before the first barrier.
     pub list: ListId,
     pub cookie: Vec<u8>,
-    image: Vec<u8>,
+    pub(super) image: Vec<u8>,
     /// At most so many blocks are in each shadow, and what the shadow's record says of that.
-    counts: BTreeMap<ListId, (u64, u64)>,
+    pub(super) counts: BTreeMap<ListId, (u64, u64)>,
 }
 
 /// What else a commit does.
@@ -62,7 +61,7 @@ pub(super) struct Besides {
     pub emptied: Vec<ListId>,
     /// Records of lists.
     pub metas: Vec<ListMeta>,
-    /// How many rows of ordered lists the unit may change.
+    /// How many rows of ordered lists the unit may change; not zero if it names any of their numbers.
     pub rows: u32,
     /// How many blocks of each list were there before.
     pub replaced: BTreeMap<ListId, u64>,
@@ -112,8 +111,21 @@ impl Unit {
         }
         self.own_lists()?;
         let barrier = self.barrier.as_deref().expect("made with its lists");
-        let options = (&self.options, self.user_bytes);
-        let bytes = image::encode(cookie, barrier, options, &self.lists, self.ordered.as_deref(), &self.read.lock());
+        let ordered = self.ordered.as_deref();
+        let bytes = image::encode(cookie, barrier, &self.options, &self.lists, ordered, &self.read.lock());
+        if len_u64(bytes.len()) > image::BYTES_MAX {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "a barrier that keeps {} bytes besides blocks: expected at most {}",
+                    bytes.len(),
+                    image::BYTES_MAX
+                ),
+            ));
+        }
+        if bytes == barrier.image && self.lists.iter().all(|(_, shadow)| shadow.blocks.is_empty()) {
+            return Ok(crate::disk::position(&*self.disk.writable()?)); // It is what it was at the last one.
+        }
         let mut carrier = self.carrier(&bytes)?;
         crate::mark("unit: barrier");
         let lsn = carrier.commit_now().inspect_err(|_| self.broken = true)?;
@@ -123,8 +135,8 @@ impl Unit {
         let besides = carrier.besides.as_deref().expect("a barrier has");
         for (own, replaced) in &besides.replaced {
             if let Some(counts) = barrier.counts.get_mut(own) {
-                counts.0 -= replaced;
-                self.reserved.blocks -= replaced;
+                counts.0 = counts.0.saturating_sub(*replaced);
+                self.reserved.blocks = self.reserved.blocks.saturating_sub(*replaced);
             }
         }
         for meta in &besides.metas {
@@ -140,6 +152,11 @@ impl Unit {
     /// The position that the unit's user gave to its last barrier.
     pub fn cookie(&self) -> &[u8] {
         self.barrier.as_ref().map_or(&[], |barrier| &barrier.cookie)
+    }
+
+    /// What its entry among the open units says of its last barrier.
+    pub(crate) fn told(&self) -> (Vec<u8>, u64) {
+        (self.cookie().to_vec(), self.barrier.as_ref().map_or(0, |barrier| barrier.until))
     }
 
     /// The name by which it is taken up again.
@@ -161,13 +178,13 @@ impl Unit {
                 snapshot,
                 cut: unit.0,
                 block_shift: u8::try_from(shift).expect("at most 16"),
-                ..private(list, Form::Unit)
+                ..ListMeta::new(list, Form::Unit)
             })?;
         }
         let mut gone = Vec::new();
         for (list, shadow) in self.lists.iter_mut() {
             if shadow.kept.is_none() && !shadow.blocks.is_empty() {
-                let meta = self.disk.core.lock().state.lists.get(&list).map(|list| list.meta.clone());
+                let meta = self.disk.core.lock().check_list(list, 0).ok().cloned();
                 let Some(meta) = meta else {
                     gone.push(list);
                     continue;
@@ -178,7 +195,7 @@ impl Unit {
                     made: unit.0,
                     block_shift: meta.block_shift,
                     bytes,
-                    ..private(own, Form::Shadow)
+                    ..ListMeta::new(own, Form::Shadow)
                 })?;
                 shadow.kept = Some(made);
             }
@@ -213,11 +230,15 @@ impl Unit {
         for (n, block) in &changed {
             carrier.shadow(barrier.list, *n, block, Kind::Raw);
         }
-        let size = Some(len_u64(image.len()));
+        let bytes = len_u64(image.len());
         let listed = carrier.lists.of(barrier.list);
-        (listed.bytes, listed.trimmed) = (size, size);
+        // Its last block is whole as it is.
+        (listed.bytes, listed.trimmed) =
+            (Some(bytes), Some(Box::new(Trimmed { bytes, block: u64::MAX, tail: Vec::new() })));
         let rows = self.ordered.as_ref().map_or(Reserved::default(), |lists| lists.promised);
-        besides.rows = u32::try_from(rows.blocks.max(rows.bytes / BLOCK_CHARGE)).unwrap_or(u32::MAX);
+        let named = self.ordered.as_ref().is_some_and(|lists| !lists.log.is_empty() || !lists.taken.is_empty());
+        let rows_max = rows.blocks.max(rows.bytes / BLOCK_CHARGE).max(named.into());
+        besides.rows = u32::try_from(rows_max).unwrap_or(u32::MAX);
         for (list, shadow) in self.lists.iter_mut() {
             let Some(own) = shadow.kept else { continue };
             let into = carrier.lists.of(own);
@@ -284,12 +305,6 @@ impl Unit {
         }
     }
 
-    /// The cookie that an image has, and until when its unit is kept.
-    pub(crate) fn read_image(id: UnitId, bytes: &[u8]) -> Result<(Vec<u8>, u64)> {
-        let image = decoded(id, bytes)?;
-        Ok((image.cookie, image.until))
-    }
-
     /// Which of these blocks are read from the unit's shadow of the list; empty: none.
     pub(super) fn in_shadow(&self, list: ListId, first: u64, count: usize) -> Result<SmallVec<[bool; 8]>> {
         let Some((shadow, own)) = self.lists.get(list).and_then(|shadow| Some((shadow, shadow.kept?))) else {
@@ -309,73 +324,6 @@ impl Unit {
         let in_memory = self.lists.get(list).is_some_and(|shadow| shadow.blocks.contains(block));
         Ok(in_memory || self.in_shadow(list, block, 1)?.contains(&true))
     }
-
-    /// A unit as its last barrier left it.
-    pub(crate) fn revive(disk: Arc<Inner>, id: UnitId, entry: &mut Entry) -> Result<Unit> {
-        let (bytes, meta) = disk.image_of(entry.list)?;
-        let Image { cookie, options, until, user_bytes, lists, mut ordered, read } = decoded(id, &bytes)?;
-        (entry.cookie, entry.until) = (cookie.clone(), until);
-        let mut unit = Unit::with_id(Arc::clone(&disk), id);
-        (unit.options, unit.user_bytes, unit.lists) = (options, user_bytes, lists);
-        unit.frozen = Some(meta.snapshot).filter(|snapshot| *snapshot != SnapshotId(0));
-        *unit.read.lock() = read;
-        let mut barrier = Barrier {
-            label: meta.name.clone(),
-            made: meta.made,
-            until,
-            list: meta.list,
-            cookie,
-            image: bytes,
-            counts: BTreeMap::new(),
-        };
-        let core = disk.core.lock();
-        for (list, own) in core.state.versions.shadows_of(id) {
-            unit.lists.of(list).kept = Some(own);
-            let count = core.state.lists.get(&own).map_or(0, |own| own.meta.cut);
-            barrier.counts.insert(own, (count, count));
-        }
-        drop(core);
-        if !ordered.log.is_empty() || !ordered.taken.is_empty() {
-            let rows = u64::from(meta.parent.0);
-            ordered.promised = Reserved { bytes: rows * BLOCK_CHARGE, blocks: rows };
-            unit.ordered = Some(Box::new(ordered));
-        }
-        unit.barrier = Some(Box::new(barrier));
-        unit.reserved = std::mem::take(&mut entry.reserved);
-        if let Some(generation) = entry.generation.take() {
-            disk.generations.leave(std::mem::replace(&mut unit.generation, generation));
-        }
-        Ok(unit)
-    }
-}
-
-fn decoded(id: UnitId, bytes: &[u8]) -> Result<Image> {
-    image::decode(bytes).ok_or_else(|| {
-        Error::corrupt(
-            format!("unit {}", id.0),
-            "an image of the unit at its last barrier",
-            format!("{} bytes that are none", bytes.len()),
-        )
-    })
-}
-
-/// A list of a unit's own.
-fn private(list: ListId, form: Form) -> ListMeta {
-    ListMeta {
-        list,
-        form,
-        block_shift: 0,
-        compression: Compression::None,
-        state: ListState::There,
-        bytes: 0,
-        name: String::new(),
-        parent: ListId(0),
-        snapshot: SnapshotId(0),
-        cut: 0,
-        made: 0,
-        members: Vec::new(),
-        origin: None,
-    }
 }
 
 impl Inner {
@@ -389,35 +337,5 @@ impl Inner {
             core.write_record(&Record::List(meta(list)));
             Ok(list)
         })?
-    }
-
-    /// The image of a unit, and its record.
-    pub(crate) fn image_of(&self, list: ListId) -> Result<(Vec<u8>, ListMeta)> {
-        let meta = self.core.lock().check_list(list, 0)?.clone();
-        let mut bytes = vec![0; index64(meta.blocks() * u64::from(meta.block_bytes()))];
-        let view = View { list, at: None };
-        // Some at a time, as a read takes its places in one hold.
-        for (n, chunk) in bytes.chunks_mut(index(64 * meta.block_bytes())).enumerate() {
-            self.read_blocks(view, meta.block_bytes(), len_u64(n) * 64, chunk)?;
-        }
-        bytes.truncate(index64(meta.bytes));
-        Ok((bytes, meta))
-    }
-
-    /// The numbers of lists and blocks that a unit with a barrier names: not to be given out again (R4).
-    pub(crate) fn numbers_in(&self, list: ListId) -> Result<Vec<(ListId, u32)>> {
-        let (bytes, _) = self.image_of(list)?;
-        let Ok(image) = decoded(UnitId(0), &bytes) else { return Ok(Vec::new()) };
-        let mut numbers = image.ordered.taken.clone();
-        let core = self.core.lock();
-        let lists = core.state.tables.lists;
-        for op in &image.ordered.log {
-            let (of, blocks) = op.names();
-            numbers.extend(of.into_iter().map(|list| (lists, list)));
-            // Which pool it is need not be known: the number is kept in all of them.
-            let pools = core.state.tables.pools().map(|(_, pool)| pool.table);
-            numbers.extend(pools.flat_map(|table| blocks.iter().map(move |block| (table, *block))));
-        }
-        Ok(numbers)
     }
 }

@@ -7,7 +7,8 @@
 //! ```
 
 use super::large::{Built, Preparing};
-use super::shadow::{ListShadow, Shadow};
+use super::plan::Plan;
+use super::shadow::{ListShadow, Shadow, Trimmed};
 use super::{SPARE_CHUNKS, Unit};
 use crate::disk::load::Gathering;
 use crate::disk::ordered::Rows;
@@ -16,8 +17,7 @@ use crate::disk::space::Claim;
 use crate::disk::volumes::LIST_RECORD;
 use crate::disk::{Core, Inner};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::records::{Form, ListMeta, Record, put_bytes};
-use crate::map::sections_of;
+use crate::format::records::{Form, ListMeta, Record};
 use crate::ordered::{Row, Staged};
 use crate::planted::{self, Bug};
 use crate::types::{ListId, Location, Lsn, index64, len_u32, len_u64};
@@ -32,27 +32,12 @@ const DIRECT_MAX: usize = 256 << 10;
 /// So often a large commit is prepared again without the lock before it is prepared under it.
 const PATIENCE: u32 = 4;
 
-pub(super) struct Plan {
-    data: u32,
-    records: u32,
-    chained: bool,
-    zones: usize,
-    /// The most bytes of records that a batch is asked to take at once.
-    pub group: u32,
-    /// Bytes that the records of discards may take.
-    holes: u64,
-    /// Bytes that the records of ordered lists may take.
-    rows: u64,
-    /// There are snapshots, so that what changes may have to be kept.
-    snapshots: bool,
-}
-
 impl Unit {
     /// As [`Unit::commit`], but after a `Conflict` the unit is still open: to be changed and tried again, or dropped.
     pub fn try_commit(&mut self) -> Result<Lsn> {
         self.alive()?;
         self.gather_kept()?;
-        self.commit_now().inspect_err(|_| self.scatter_kept())
+        self.commit_now().inspect_err(|_| self.as_before())
     }
 
     /// Commits what is named among the unit's blocks.
@@ -117,6 +102,16 @@ impl Unit {
                 Err(Again::Space(needed)) => return Err(disk.full(&disk.core.lock(), needed)),
             }
         }
+    }
+
+    /// After a commit that failed: the unit is what its user made it, to be changed and tried again.
+    fn as_before(&mut self) {
+        self.uncut_blocks();
+        let lists: Vec<ListId> = self.lists.iter().map(|(list, _)| list).collect();
+        for list in lists {
+            self.broken |= self.untrim(list).is_err();
+        }
+        self.scatter_kept();
     }
 
     /// Loads the leaves of all blocks that the unit changes: one after the other outside of the lock, so that the
@@ -198,90 +193,39 @@ impl Unit {
     /// that block with what it was before somebody cut the volume inside of it.
     fn trim(&mut self, list: ListId, bytes: u64) -> Result<()> {
         crate::mark("unit: its last block cut at the commit");
-        let volume = {
-            let core = self.disk.core.lock();
-            let meta = core.check_list(list, 0)?;
-            Volume::new(Arc::clone(&self.disk), list, &meta.name, meta.block_bytes(), meta.compression)
-        };
-        let end = bytes.next_multiple_of(u64::from(volume.block_bytes()));
-        self.write_blocks(&volume, bytes, &vec![0; index64(end - bytes)], Claim::Urgent)?;
-        self.lists.of(list).trimmed = Some(bytes);
+        let Some(volume) = self.volume_of(list) else { return Ok(()) }; // The commit will say so.
+        self.untrim(list)?;
+        let size = u64::from(volume.block_bytes());
+        let (block, within) = (bytes / size, index64(bytes % size));
+        if within > 0 && self.lists.of(list).blocks.contains(block) {
+            let mut old = vec![0; index64(size)];
+            self.read_blocks(&volume, block, &mut old)?;
+            self.write_blocks(&volume, bytes, &vec![0; old.len() - within], Claim::Urgent)?;
+            self.lists.of(list).trimmed = Some(Box::new(Trimmed { bytes, block, tail: old.split_off(within) }));
+        }
         Ok(())
+    }
+
+    /// Takes that back.
+    fn untrim(&mut self, list: ListId) -> Result<()> {
+        let Some(trimmed) = self.lists.get_mut(list).and_then(|shadow| shadow.trimmed.take()) else { return Ok(()) };
+        let Some(volume) = self.volume_of(list) else { return Ok(()) }; // Nothing of it can be committed.
+        self.write_blocks(&volume, trimmed.bytes, &trimmed.tail, Claim::Urgent)
+    }
+
+    fn volume_of(&self, list: ListId) -> Option<Volume> {
+        let core = self.disk.core.lock();
+        let meta = core.check_list(list, 0).ok()?;
+        Some(Volume::new(Arc::clone(&self.disk), list, &meta.name, meta.block_bytes(), meta.compression))
     }
 
     /// Takes back what `cut_blocks` made, since the committed block has changed meanwhile.
     fn uncut_blocks(&mut self) {
         for (list, block, _) in std::mem::take(&mut self.cut_bases) {
             self.drop_blocks(list, block, block + 1);
+            let shadow = self.lists.of(list);
+            shadow.trimmed = shadow.trimmed.take().filter(|trimmed| trimmed.block != block);
         }
-    }
-
-    /// How much room the commit needs: in one batch if it is small, else as a chain of them.
-    fn plan(&self, disk: &Inner) -> Plan {
-        let shape = &disk.shape;
-        let snapshots = !disk.core.lock().state.versions.is_empty();
-        let mut data = 0;
-        let mut records = len_u64(24);
-        for (_, shadow) in self.lists.iter() {
-            records += 24 + 8 + 256 + 64 + len_u64(shadow.blocks.len()) * u64::from(put_bytes(1));
-            for (_, block) in shadow.blocks.iter() {
-                if let Shadow::Data { piece, .. } = block {
-                    data += piece.len().next_multiple_of(crate::types::GRANULE);
-                }
-            }
-        }
-        let rows = self.ordered.as_ref().map_or(0, |lists| lists.records);
-        records += rows + u64::from(self.ending_bytes());
-        records += self.besides.as_ref().map_or(0, |besides| besides.bytes());
-        let emptied = self.emptied().iter().map(|own| (*own, 0, u64::MAX >> 1));
-        let holes = self.hole_ranges().into_iter().chain(emptied);
-        let holes: u64 = holes.map(|(list, first, end)| disk.discard_bytes(list, first, end)).sum();
-        let group = (shape.batch_bytes - shape.head) / 4;
-        let most = u64::from(shape.batch_bytes - shape.head) / 2;
-        if records + holes + u64::from(data) <= most {
-            Plan {
-                data,
-                records: u32::try_from(records + holes).expect("less than a batch"),
-                chained: false,
-                zones: 3,
-                group,
-                holes,
-                rows,
-                snapshots,
-            }
-        } else {
-            if snapshots {
-                records *= 2;
-            }
-            // What snapshots see of them is counted in.
-            records += holes;
-            // The records are written twice, and the end of each zone is lost.
-            let per_zone = u64::from(shape.zone_bytes - shape.batch_bytes) / 2 - u64::from(shape.head);
-            let zones = 4 + usize::try_from(records / per_zone.max(1)).expect("fewer than there are zones");
-            Plan { data, records: 0, chained: true, zones, group, holes, rows, snapshots }
-        }
-    }
-
-    /// The unit's own lists that this commit empties.
-    fn emptied(&self) -> &[ListId] {
-        self.besides.as_ref().map_or(&[], |besides| &besides.emptied)
-    }
-
-    /// What turns into holes: stretches in order, none touching another, so that each block is freed once.
-    pub(super) fn hole_ranges(&self) -> Vec<(ListId, u64, u64)> {
-        let mut merged: Vec<(ListId, u64, u64)> = Vec::new();
-        for (list, shadow) in self.lists.iter().filter(|(_, shadow)| !shadow.is_plain()) {
-            let mut holes = shadow.holes.clone();
-            holes.extend(shadow.floor.map(|floor| (floor, u64::MAX >> 1)));
-            holes.sort_unstable();
-            for (first, end) in holes {
-                match merged.last_mut() {
-                    Some(last) if last.0 == list && last.2 >= first => last.2 = last.2.max(end),
-                    _ => merged.push((list, first, end)),
-                }
-            }
-        }
-        merged
     }
 
     /// Everything is asked before anything is changed. Gives back what is to be discarded.
@@ -295,10 +239,11 @@ impl Unit {
             }
             let (bytes, block_bytes) = (shadow.bytes.unwrap_or(meta.bytes), u64::from(meta.block_bytes()));
             let blocks = bytes.div_ceil(block_bytes);
-            if !bytes.is_multiple_of(block_bytes)
-                && shadow.blocks.contains(bytes / block_bytes)
-                && shadow.trimmed != Some(bytes)
-            {
+            let to_trim = match &shadow.trimmed {
+                Some(trimmed) => trimmed.bytes != bytes,
+                None => !bytes.is_multiple_of(block_bytes) && shadow.blocks.contains(bytes / block_bytes),
+            };
+            if to_trim {
                 return Err(Again::Trim(list, bytes));
             }
             if shadow.blocks.last().is_some_and(|last| last >= blocks) {
@@ -583,21 +528,5 @@ impl Inner {
         let core = self.core.lock();
         let Some((snapshot, _)) = core.state.keeper_of(list) else { return Vec::new() };
         core.state.versions.layers(list, snapshot).collect()
-    }
-
-    /// About how many bytes of records a discard takes, at most.
-    fn discard_bytes(&self, list: ListId, first: u64, end: u64) -> u64 {
-        let core = self.core.lock();
-        let Some(owner) = core.state.lists.get(&list) else { return 0 };
-        let shift = self.shape.section_blocks_shift();
-        let seen = core.state.keeper_of(list).is_some();
-        let mut bytes = 0;
-        for (_, section) in owner.sections.range(sections_of(first..end, shift)) {
-            let leaves = section.slots.iter().filter(|slot| !matches!(slot, crate::map::Slot::Absent)).count();
-            let zones = u64::from(self.shape.leaf_blocks().min(core.state.shape.zones));
-            let kept = if seen { u64::from(self.shape.leaf_blocks() * put_bytes(1)) } else { 0 };
-            bytes += len_u64(leaves) * (40 + 12 * zones + kept);
-        }
-        bytes
     }
 }

@@ -2,6 +2,7 @@
 //! began. What has changed since is what the layers since its frozen view have (R18), so nothing else is kept for it.
 
 use super::Unit;
+use super::ranges::Ranges;
 use crate::disk::Core;
 use crate::disk::options::{UnitConflicts, UnitOptions, UnitView};
 use crate::disk::put::Again;
@@ -11,10 +12,10 @@ use crate::planted::{self, Bug};
 use crate::types::{ListId, SnapshotId};
 use std::collections::BTreeMap;
 
-/// What a unit has read: of each list stretches of blocks, in no order.
+/// What a unit has read: of each list stretches of blocks.
 #[derive(Default)]
 pub(super) struct ReadSet {
-    pub blocks: BTreeMap<ListId, Vec<(u64, u64)>>,
+    pub blocks: BTreeMap<ListId, Ranges>,
     /// It has looked at ordered lists: at which, is not kept.
     pub lists: bool,
 }
@@ -32,6 +33,7 @@ impl Unit {
         self.options = *options;
         if options.view == UnitView::Frozen || options.conflicts != UnitConflicts::Allowed {
             self.frozen = Some(self.disk.freeze()?);
+            self.disk.hold_view(self.frozen);
         }
         Ok(())
     }
@@ -49,14 +51,9 @@ impl Unit {
         let (first, end) = (offset / size, offset.saturating_add(bytes).div_ceil(size));
         let mut read = self.read.lock();
         let stretches = read.blocks.entry(list).or_default();
-        let room = stretches.len() < STRETCHES_MAX;
-        match stretches.last_mut() {
-            Some(last) if last.0 <= first && first <= last.1 => last.1 = last.1.max(end),
-            _ if room => stretches.push((first, end)),
-            _ => {
-                let all = stretches.iter().fold((first, end), |all, one| (all.0.min(one.0), all.1.max(one.1)));
-                *stretches = vec![all];
-            }
+        stretches.insert(first, end);
+        if stretches.len() > STRETCHES_MAX {
+            stretches.join();
         }
     }
 
@@ -111,8 +108,8 @@ impl Unit {
         let read = self.read.lock();
         for (list, stretches) in &read.blocks {
             same_size(core, *list, from)?;
-            for (first, end) in stretches {
-                if state.any_changed_since(*list, from, *first, *end)? {
+            for (first, end) in stretches.iter() {
+                if state.any_changed_since(*list, from, first, end)? {
                     return Err(changed(&format!(
                         "{} between blocks {first} and {end}, which it has read,",
                         name(*list)

@@ -3,6 +3,7 @@
 use super::barrier::Barrier;
 use super::conflicts::ReadSet;
 use super::lists::UnitLists;
+use super::ranges::Ranges;
 use super::shadow::{ListShadow, Shadows};
 use crate::disk::options::{UnitConflicts, UnitOptions, UnitView};
 use crate::format::Cursor;
@@ -17,11 +18,13 @@ pub(super) struct Image {
     pub cookie: Vec<u8>,
     pub options: UnitOptions,
     pub until: u64,
-    pub user_bytes: u64,
     pub lists: Shadows,
     pub ordered: UnitLists,
     pub read: ReadSet,
 }
+
+/// An image has at most so many bytes: a length from outside is checked before it is used.
+pub(super) const BYTES_MAX: u64 = 256 << 20;
 
 const SIZE: u32 = 1;
 const FLOOR: u32 = 2;
@@ -37,7 +40,7 @@ fn code<T: PartialEq>(all: &[T], one: &T) -> u8 {
 pub(super) fn encode(
     cookie: &[u8],
     barrier: &Barrier,
-    (options, user_bytes): (&UnitOptions, u64),
+    options: &UnitOptions,
     lists: &Shadows,
     ordered: Option<&UnitLists>,
     read: &ReadSet,
@@ -57,16 +60,14 @@ pub(super) fn encode(
         operations: len_u32(ordered.log.len()),
         numbers: len_u32(ordered.taken.len()),
         until: barrier.until,
-        user_bytes,
-        records: ordered.records,
         ..UnitImage::default()
     }
     .push_to(&mut bytes);
     bytes.extend_from_slice(cookie);
-    let none = ListShadow::default();
+    let (none, unread) = (ListShadow::default(), Ranges::default());
     for list in all {
         let shadow = lists.get(list).unwrap_or(&none);
-        let reads = read.blocks.get(&list).map_or(&[][..], Vec::as_slice);
+        let reads = read.blocks.get(&list).unwrap_or(&unread);
         let flags = if shadow.bytes.is_some() { SIZE } else { 0 } | if shadow.floor.is_some() { FLOOR } else { 0 };
         UnitList {
             list: list.0,
@@ -76,11 +77,11 @@ pub(super) fn encode(
             holes: len_u32(shadow.holes.len()),
             reads: len_u32(reads.len()),
             cuts: len_u32(shadow.cuts.len()),
-            reserved: 0,
+            kept: shadow.kept.map_or(0, |own| own.0),
         }
         .push_to(&mut bytes);
-        for (first, end) in shadow.holes.iter().chain(reads) {
-            UnitStretch { first: *first, end: *end }.push_to(&mut bytes);
+        for (first, end) in shadow.holes.iter().chain(reads.iter()) {
+            UnitStretch { first, end }.push_to(&mut bytes);
         }
         for (block, from) in &shadow.cuts {
             UnitCut { block: *block, from: len_u64(*from) }.push_to(&mut bytes);
@@ -137,11 +138,18 @@ fn op(from: &UnitOperation) -> Option<Op> {
     })
 }
 
-fn stretches(cursor: &mut Cursor<'_>, count: u32) -> Option<Vec<(u64, u64)>> {
-    let mut all = Vec::new();
+/// Beyond any size in bytes, and any number of a block.
+const NUMBER_MAX: u64 = 1 << 62;
+
+fn number(found: u64) -> Option<u64> {
+    Some(found).filter(|number| *number <= NUMBER_MAX)
+}
+
+fn stretches(cursor: &mut Cursor<'_>, count: u32) -> Option<Ranges> {
+    let mut all = Ranges::default();
     for _ in 0..count {
         let UnitStretch { first, end } = UnitStretch::decode(cursor.take(UnitStretch::SIZE)?);
-        all.push((first, end));
+        all.insert(first, number(end).filter(|end| first < *end)?);
     }
     Some(all)
 }
@@ -157,15 +165,15 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Image> {
             conflicts: *CONFLICTS.get(usize::from(head.conflicts))?,
         },
         until: head.until,
-        user_bytes: head.user_bytes,
         ..Image::default()
     };
     image.read.lists = head.looked != 0;
     for _ in 0..head.lists {
         let list = UnitList::decode(cursor.take(UnitList::SIZE)?);
         let shadow = image.lists.of(ListId(list.list));
-        shadow.bytes = (list.flags & SIZE != 0).then_some(list.bytes);
-        shadow.floor = (list.flags & FLOOR != 0).then_some(list.floor);
+        shadow.bytes = if list.flags & SIZE != 0 { Some(number(list.bytes)?) } else { None };
+        shadow.floor = if list.flags & FLOOR != 0 { Some(number(list.floor)?) } else { None };
+        shadow.kept = Some(ListId(list.kept)).filter(|own| own.0 != 0);
         shadow.holes = stretches(&mut cursor, list.holes)?;
         let reads = stretches(&mut cursor, list.reads)?;
         if !reads.is_empty() {
@@ -173,7 +181,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Image> {
         }
         for _ in 0..list.cuts {
             let cut = UnitCut::decode(cursor.take(UnitCut::SIZE)?);
-            shadow.cuts.insert(cut.block, Some(index64(cut.from)).filter(|from| *from < 1 << 16)?);
+            shadow.cuts.insert(number(cut.block)?, Some(index64(cut.from)).filter(|from| *from < 1 << 16)?);
         }
     }
     for _ in 0..head.operations {
@@ -183,6 +191,6 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Image> {
         let number = UnitNumber::decode(cursor.take(UnitNumber::SIZE)?);
         image.ordered.taken.push((ListId(number.table), number.number));
     }
-    image.ordered.records = head.records;
+    image.ordered.count_again();
     Some(image)
 }

@@ -10,7 +10,7 @@
 //! All its data has been spilled before. One such commit at a time: the next one first ends the folding.
 
 use super::Unit;
-use super::commit::Plan;
+use super::plan::Plan;
 use super::shadow::Shadow;
 use crate::disk::put::Again;
 use crate::disk::space::Claim;

@@ -82,6 +82,11 @@ impl UnitLists {
         taken
     }
 
+    /// About how many bytes of records its operations come to.
+    pub fn count_again(&mut self) {
+        self.records = records_of(len_u64(self.log.len()) * 6);
+    }
+
     pub fn take_all(&mut self) -> Vec<(ListId, u32)> {
         std::mem::take(&mut self.taken)
     }

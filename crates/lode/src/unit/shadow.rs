@@ -1,6 +1,7 @@
 //! What a unit changed and nobody else sees: blocks, holes, sizes.
 
 use super::blocks::Blocks;
+use super::ranges::Ranges;
 use crate::types::{Kind, ListId, index, len_u32};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -151,26 +152,34 @@ pub(crate) struct ListShadow {
     /// The smallest size it had on the way, in blocks: what lay behind is gone.
     pub floor: Option<u64>,
     pub blocks: Blocks,
-    /// The size in bytes for which the last block was cut.
-    pub trimmed: Option<u64>,
+    /// The commit that is being made has cut the last block.
+    pub trimmed: Option<Box<Trimmed>>,
     /// Discarded stretches; `blocks` counts before them.
-    pub holes: Vec<(u64, u64)>,
+    pub holes: Ranges,
     /// Where a new end lay inside of a block that the unit does not hold: what follows in that block is gone.
     pub cuts: BTreeMap<u64, usize>,
     /// The unit's list of what it had changed at its last barrier, and stretches of it that count no more.
     pub kept: Option<ListId>,
-    pub fresh: Vec<(u64, u64)>,
+    pub fresh: Ranges,
+}
+
+/// How a last block was cut.
+pub(crate) struct Trimmed {
+    /// For this size in bytes.
+    pub bytes: u64,
+    pub block: u64,
+    /// What the unit had behind it.
+    pub tail: Vec<u8>,
 }
 
 impl ListShadow {
     pub fn is_hole(&self, block: u64) -> bool {
-        self.floor.is_some_and(|floor| block >= floor)
-            || self.holes.iter().any(|(first, end)| (*first..*end).contains(&block))
+        self.floor.is_some_and(|floor| block >= floor) || self.holes.contains(block)
     }
 
     /// What the shadow has of a block counts no more.
     pub fn is_fresh(&self, block: u64) -> bool {
-        self.fresh.iter().any(|(first, end)| (*first..*end).contains(&block))
+        self.fresh.contains(block)
     }
 
     /// Nothing but blocks.

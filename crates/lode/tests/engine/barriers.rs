@@ -8,9 +8,9 @@ use lode::{
 use lode_media::Medium;
 use std::sync::Arc;
 
-const BLOCK: u64 = 512;
+pub const BLOCK: u64 = 512;
 
-fn made(blocks: u64) -> (Arc<dyn Medium>, Disk, Volume) {
+pub fn made(blocks: u64) -> (Arc<dyn Medium>, Disk, Volume) {
     let medium = medium(160, 64 << 10, 512);
     let disk = Disk::open(medium.clone(), &quiet()).unwrap();
     let options = VolumeOptions { bytes: blocks * BLOCK, block_bytes: 512, ..Default::default() };
@@ -18,34 +18,34 @@ fn made(blocks: u64) -> (Arc<dyn Medium>, Disk, Volume) {
     (medium, disk, volume)
 }
 
-fn label(label: &str) -> UnitLabel {
+pub fn label(label: &str) -> UnitLabel {
     UnitLabel { label: label.to_owned(), made: 5, ..UnitLabel::default() }
 }
 
-fn begin(disk: &Disk, name: &str) -> Unit {
+pub fn begin(disk: &Disk, name: &str) -> Unit {
     disk.begin_labelled(&label(name), &UnitOptions::default()).unwrap()
 }
 
 /// The disk after a kill of its process: what was written is there.
-fn killed(medium: &Arc<dyn Medium>, disk: Disk) -> Disk {
+pub fn killed(medium: &Arc<dyn Medium>, disk: Disk) -> Disk {
     drop(disk);
     Disk::open(medium.clone(), &quiet()).unwrap()
 }
 
-fn block(unit: &Unit, volume: &Volume, block: u64) -> u8 {
+pub fn block(unit: &Unit, volume: &Volume, block: u64) -> u8 {
     let mut bytes = [0; 512];
     unit.read_at(volume, block * BLOCK, &mut bytes).unwrap();
     assert!(bytes.iter().all(|byte| *byte == bytes[0]));
     bytes[0]
 }
 
-fn committed(volume: &Volume, block: u64) -> u8 {
+pub fn committed(volume: &Volume, block: u64) -> u8 {
     let mut bytes = [0; 512];
     volume.read_at(block * BLOCK, &mut bytes).unwrap();
     bytes[0]
 }
 
-fn sound(medium: Arc<dyn Medium>, disk: Disk) {
+pub fn sound(medium: Arc<dyn Medium>, disk: Disk) {
     while disk.maintain().unwrap() {}
     assert_eq!(disk.info().unwrap().reserved, 0);
     disk.close().unwrap();

@@ -6,6 +6,7 @@ mod basics;
 mod discard;
 mod found;
 mod grow;
+mod kept_units;
 mod large;
 mod lists;
 mod memory;
