@@ -1,5 +1,6 @@
 //! Blocks of several sizes on one disk, and what their map costs.
 use crate::basics::{medium, quiet};
+use crate::tape::{BLOCK, Tape, open};
 use lode::{Compression, Disk, Survive, VolumeOptions};
 
 /// LD-14: data in blocks of 4096 bytes and of 64 KiB, and 10,000 i-nodes in blocks of 64 bytes, written in turns into
@@ -58,4 +59,43 @@ fn ten_thousand_blocks_of_64_bytes_live_among_large_ones_and_cost_little_map() {
         drop(disk);
         assert_eq!(Disk::check(medium).unwrap().problems, Vec::<String>::new());
     }
+}
+
+/// CT-20: a place is zone, offset and length, so blocks of every size, and what compression leaves of them, lie one
+/// behind the other in one segment.
+#[test]
+fn blocks_of_every_size_and_stored_length_lie_in_one_segment() {
+    let tape = Tape::formatted(64, 1 << 20, BLOCK);
+    let disk = open(&tape);
+    let mut state = 1u64;
+    let noise: Vec<u8> = (0..1 << 16).map(|_| next(&mut state)).collect();
+    let sizes: Vec<usize> = (6..=16).map(|shift| 1 << shift).collect();
+    for size in &sizes {
+        let block_bytes = u32::try_from(*size).unwrap();
+        let options = VolumeOptions { bytes: 1 << 17, block_bytes, compression: Compression::Lz4 };
+        let volume = disk.create_volume(&size.to_string(), &options).unwrap();
+        volume.write_at(0, &vec![7; *size]).unwrap();
+        volume.write_at(u64::from(block_bytes), &noise[..*size]).unwrap();
+    }
+    disk.flush(Survive::Power).unwrap();
+    let used = disk.inspect_segments().into_iter().filter(|segment| segment.holds == "main" && segment.blocks > 0);
+    assert_eq!(used.map(|segment| segment.blocks).collect::<Vec<_>>(), [22]);
+    let stored = usize::try_from(disk.info().unwrap().stored).unwrap();
+    let whole: usize = sizes.iter().sum();
+    assert!(
+        stored > whole && stored < whole * 11 / 10,
+        "{stored} bytes for {whole} that do not shrink and as many that do"
+    );
+    let disk = open(&tape.cut_hard());
+    for size in sizes {
+        let mut read = vec![0; 2 * size];
+        disk.volume(&size.to_string()).unwrap().read_at(0, &mut read).unwrap();
+        assert!(read[..size].iter().all(|byte| *byte == 7) && read[size..] == noise[..size], "{size}");
+    }
+}
+
+/// A byte that looks drawn.
+fn next(state: &mut u64) -> u8 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    state.to_be_bytes()[0]
 }
