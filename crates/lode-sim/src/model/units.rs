@@ -159,7 +159,20 @@ impl Model {
             (Some(then), Some(now)) => then != now,
             _ => false,
         };
-        if differs || unit.written.keys().any(written) { Changed::Yes } else { Changed::Perhaps }
+        let list = |lists: &Lists, list: u32| lists.iter().find(|state| state.list == list).cloned();
+        let lost = |op: &ListOp| match op {
+            ListOp::Remove(_, block) => written(block),
+            ListOp::Delete(number) => match (list(&unit.base.lists, *number), list(&now.lists, *number)) {
+                (Some(then), Some(now)) => then != now,
+                _ => false,
+            },
+            _ => false,
+        };
+        if differs || unit.written.keys().any(written) || unit.log.iter().any(lost) {
+            Changed::Yes
+        } else {
+            Changed::Perhaps
+        }
     }
 
     /// Whether a unit is open.

@@ -223,7 +223,8 @@ pub enum UnitConflicts {
     /// None: of two that write the same, the last to commit counts.
     #[default]
     Allowed,
-    /// Of what it changed: the first to commit counts.
+    /// Of what it changed: the first to commit counts. A list that it deletes it has changed with all its blocks; to ask
+    /// for that costs what others changed in all lists with blocks of the size since the unit began.
     Written,
     /// Of what it changed or read: units that commit are as if they had run one after the other.
     Read,

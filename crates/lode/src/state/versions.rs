@@ -255,6 +255,18 @@ impl State {
 
     /// Whether any of the blocks `first..end` has.
     pub fn any_changed_since(&self, list: ListId, from: SnapshotId, first: u64, end: u64) -> Result<bool, ColdLeaf> {
+        self.some_changed_since(list, from, first..end, |_| Ok(true))
+    }
+
+    /// Whether `asked` is true of any of the blocks in a range that have changed.
+    pub fn some_changed_since(
+        &self,
+        list: ListId,
+        from: SnapshotId,
+        range: std::ops::Range<u64>,
+        mut asked: impl FnMut(u64) -> Result<bool, ColdLeaf>,
+    ) -> Result<bool, ColdLeaf> {
+        let (first, end) = (range.start, range.end);
         for layer in self.versions.layers(list, from) {
             let cut = self.lists.get(&layer).map_or(u64::MAX, |layer| layer.meta.cut);
             if cut < end.min(self.lists.get(&list).map_or(0, |list| list.meta.blocks())) {
@@ -265,12 +277,14 @@ impl State {
             }
             let Some(owner) = self.lists.get(&layer) else { continue };
             let (shift, leaf_shift) = (self.shape.section_blocks_shift(), self.shape.leaf_shift);
-            for (number, section) in owner.sections.range(sections_of(first..end, shift)) {
+            for (number, section) in owner.sections.range(sections_of(range.clone(), shift)) {
                 for (n, slot) in (0..).zip(&section.slots) {
                     let Slot::Loaded(leaf) = slot else { continue };
                     let start = (u64::from(number) << shift) + (n << leaf_shift);
-                    if leaf.iter().any(|(at, _, _)| (first..end).contains(&(start + u64::from(at)))) {
-                        return Ok(true);
+                    for block in leaf.iter().map(|(at, _, _)| start + u64::from(at)) {
+                        if range.contains(&block) && asked(block)? {
+                            return Ok(true);
+                        }
                     }
                 }
             }

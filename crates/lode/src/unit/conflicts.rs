@@ -7,10 +7,10 @@ use crate::disk::Core;
 use crate::disk::options::{UnitConflicts, UnitOptions, UnitView};
 use crate::disk::put::Again;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ordered::{Change, Staged};
+use crate::ordered::{Change, Links, Staged};
 use crate::planted::{self, Bug};
 use crate::types::{ListId, SnapshotId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a unit has read: of each list stretches of blocks.
 #[derive(Default)]
@@ -105,6 +105,7 @@ impl Unit {
                 return Err(changed("an ordered list, where the unit changed it,"));
             }
         }
+        self.find_lost(core, staged, from)?;
         let read = self.read.lock();
         for (list, stretches) in &read.blocks {
             same_size(core, *list, from)?;
@@ -122,6 +123,34 @@ impl Unit {
             for table in tables {
                 if state.any_changed_since(table, from, 0, u64::MAX >> 1)? {
                     return Err(changed("an ordered list, at some of which the unit looked,"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Unit {
+    /// What others did to blocks that the unit removes, and to the blocks of lists that it deletes.
+    fn find_lost(&self, core: &Core, staged: &Staged, from: SnapshotId) -> std::result::Result<(), Again> {
+        let state = &core.state;
+        let deleted = self.ordered.as_ref().map_or_else(BTreeSet::new, |lists| lists.deleted());
+        for (_, pool) in state.tables.pools() {
+            let removed = staged.changes().filter(|change| change.row.table == pool.table && change.new.is_none());
+            for Change { row, .. } in removed {
+                if state.changed_since(pool.blocks, from, row.at)? {
+                    return Err(changed("a block that the unit removes"));
+                }
+            }
+            // Of a list now, or when the unit began.
+            let in_deleted = |at| {
+                let now = Links::new(state.lookup(pool.table, at)?.unwrap_or_default()).value;
+                let then = Links::new(state.lookup_at(pool.table, from, at)?.unwrap_or_default()).value;
+                Ok(deleted.contains(&now) || deleted.contains(&then))
+            };
+            for list in [pool.table, pool.blocks].into_iter().filter(|_| !deleted.is_empty()) {
+                if state.some_changed_since(list, from, 0..u64::MAX >> 1, in_deleted)? {
+                    return Err(changed("a list that the unit deletes"));
                 }
             }
         }

@@ -188,7 +188,9 @@ fn a_snapshot_outlives_a_crash_and_a_unit_that_only_reads_needs_a_barrier() {
 /// it had looked at is told. Who puts something into a list that is gone by its commit is refused.
 #[test]
 fn a_list_is_deleted_as_it_is_at_the_commit() {
-    for (conflicts, told) in [(UnitConflicts::Allowed, false), (UnitConflicts::Read, true)] {
+    for (conflicts, told) in
+        [(UnitConflicts::Allowed, false), (UnitConflicts::Written, true), (UnitConflicts::Read, true)]
+    {
         let (tape, disk) = tape();
         let list = list(&disk);
         let old = disk.insert_block(list, Place::Last).unwrap();
@@ -212,6 +214,35 @@ fn a_list_is_deleted_as_it_is_at_the_commit() {
         disk.flush(Survive::Power).unwrap();
         assert_eq!(disk.info().unwrap().stored, if told { 2 * SIZE } else { 0 });
         sound(&tape);
+    }
+}
+
+/// CT-21: what a unit removes it has changed, with all that is in it: who wrote there meanwhile was first.
+#[test]
+fn what_others_write_into_what_a_unit_removes_is_a_conflict() {
+    let written = UnitOptions { conflicts: UnitConflicts::Written, ..UnitOptions::default() };
+    for (at, deletes) in [(0, false), (1, false), (0, true), (1, true), (2, true), (3, true)] {
+        let (_tape, disk) = tape();
+        let [one, other] = [(); 2].map(|()| list(&disk));
+        let blocks = [(); 3].map(|()| disk.insert_block(one, Place::Last).unwrap());
+        let elsewhere = disk.insert_block(other, Place::Last).unwrap();
+        for block in blocks.into_iter().chain([elsewhere]) {
+            disk.write_block(block, 0, &[1; 512]).unwrap();
+        }
+        let mut unit = disk.begin_with(&written).unwrap();
+        if deletes {
+            unit.delete_list(one).unwrap();
+        } else {
+            unit.remove_block(one, blocks[1]).unwrap();
+        }
+        match at {
+            3 => disk.move_blocks(one, (blocks[1], blocks[1]), other, Place::Last).map(drop).unwrap(),
+            2 => disk.remove_block(one, blocks[1]).map(drop).unwrap(),
+            1 => disk.write_block(blocks[1], 0, &[2; 512]).map(drop).unwrap(),
+            _ => disk.write_block(elsewhere, 0, &[2; 512]).map(drop).unwrap(),
+        }
+        let done = unit.try_commit().map(drop).map_err(|error| error.kind());
+        assert_eq!(done, if at == 0 { Ok(()) } else { Err(ErrorKind::Conflict) }, "{at} {deletes}");
     }
 }
 
