@@ -7,25 +7,45 @@
 //!
 //! One thread at a time: the caller holds `maintaining`.
 
+mod emptied;
 mod tables;
 
 use crate::disk::Inner;
 use crate::disk::options::Survive;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::fold::FOLD_STEP;
 use crate::format::object::{DELTA, DIRECTORY, IMAGE, ObjectRef, SectionEntry, encode};
 use crate::format::records::ListMeta;
 use crate::format::root::{Root, RootImage};
 use crate::map::{SectionMeta, Slot, page};
 use crate::state::{LeafKey, SectionKey, State};
-use crate::types::{Lsn, index, len_u32};
-use std::collections::BTreeMap;
+use crate::types::{Lsn, index, len_u32, len_u64};
+use std::collections::{BTreeMap, VecDeque};
 
 /// So many bytes of objects are gathered before they are written.
 const GATHER_BYTES: usize = 1 << 20;
 
+/// Writing tables again takes a zone for each copy, and records of that.
+pub(crate) const TABLES_NEED: usize = 4;
+/// With fewer zones than this left a checkpoint makes some of the garbage that there is: where zones are small, it may need
+/// more than the reserve has.
+const SHORT: usize = 3 * TABLES_NEED;
+/// So often in a row it gains none.
+const PATIENCE: u32 = 16;
+
 /// What a section lacked before it was taken to be written: the record it was written at, the first that it lacked.
 type Before = (Lsn, Option<Lsn>);
+
+/// Sections that are to be written.
+#[derive(Default)]
+struct Wanted {
+    /// In this order.
+    keys: VecDeque<SectionKey>,
+    /// As far as they lack a record below this.
+    before: Lsn,
+    /// All of them as images, since zones are few: a delta leaves what it adds to where it is.
+    images: bool,
+}
 
 /// What was made of a section, before it is written.
 struct Encoded {
@@ -68,21 +88,34 @@ impl State {
         zones
     }
 
-    /// The pages of the next section that lacks a record below `before`; or what must be loaded for that.
-    fn take_next(&mut self, before: Lsn, lsn: Lsn, forced: Option<SectionKey>) -> Next {
+    /// The sections that lack a record below `before`, by where they lie: those of one zone are written one after the
+    /// other, so that it holds nothing then, and can be freed in the middle of a checkpoint.
+    fn lacking(&self, before: Lsn) -> Vec<SectionKey> {
+        let lacking = self.dirty.iter().take_while(|(dirty, _)| *dirty < before).map(|(_, key)| *key);
+        let place = |key: &SectionKey| self.meta(*key).map(|meta| (meta.image.zone_a, meta.image.offset_a));
+        let mut lacking: Vec<_> = lacking.map(|key| (place(&key), key)).collect();
+        lacking.sort_unstable();
+        lacking.into_iter().map(|(_, key)| key).collect()
+    }
+
+    /// The pages of the next section that lacks a record below `before`; or what must be loaded for that, and the section
+    /// asked for again.
+    fn take_next(&mut self, wanted: &mut Wanted, lsn: Lsn) -> Next {
         if self.fold.is_some() {
             return Next::Fold;
         }
-        let Some(key) = forced.or_else(|| self.dirty.first().filter(|(dirty, _)| *dirty < before).map(|(_, key)| *key))
-        else {
-            return Next::Nothing;
-        };
+        let before = wanted.before;
+        let lacks = |key: &SectionKey| self.meta(*key).and_then(|meta| meta.dirty).is_some_and(|dirty| dirty < before);
+        let Some(key) = std::iter::from_fn(|| wanted.keys.pop_front()).find(lacks) else { return Next::Nothing };
         let encoded = match key {
             SectionKey::Lists(number) => Some(self.encode_lists(number)),
             SectionKey::Zones(number) => Some(self.encode_zones(number)),
-            SectionKey::Map(list, number) => match self.encode_map(list, number, forced.is_some()) {
+            SectionKey::Map(list, number) => match self.encode_map(list, number, wanted.images) {
                 Ok(encoded) => encoded,
-                Err(leaf) => return Next::Load(LeafKey { list, section: number, leaf }),
+                Err(leaf) => {
+                    wanted.keys.push_front(key);
+                    return Next::Load(LeafKey { list, section: number, leaf });
+                }
             },
         };
         let before = self.meta(key).map_or((Lsn(0), None), |meta| (meta.lsn, meta.dirty));
@@ -234,43 +267,52 @@ impl State {
 impl Inner {
     /// Writes every section that lacks a record below `before`.
     fn write_sections(&self, before: Lsn) -> Result<()> {
-        while self.core.lock().state.lacks(before) {
-            self.write_batch(|| self.next_section(before, None))?;
+        let (mut patience, mut next) = (PATIENCE, usize::MAX);
+        loop {
+            let keys = self.core.lock().state.lacking(before).into();
+            let mut wanted = Wanted { keys, before, images: false };
+            if wanted.keys.is_empty() {
+                return Ok(());
+            }
+            while !wanted.keys.is_empty() {
+                let lacking = self.zones_lacking(&wanted);
+                wanted.images = lacking > SHORT / 2;
+                if lacking > 0 && patience > 0 && self.core.lock().available() < next {
+                    patience = if self.gain_zones(lacking)? { PATIENCE } else { patience - 1 };
+                    // Again when what is written since fills zones.
+                    next = self.core.lock().available().saturating_sub(TABLES_NEED / 2).max(TABLES_NEED + 2);
+                }
+                self.write_batch(&mut wanted)?;
+            }
         }
-        Ok(())
     }
 
-    /// Writes the images of sections anew, so that the zones that hold parts of them can be freed. What cannot be read
-    /// stays where it is, and is left alone from then on.
-    pub(crate) fn rewrite_sections(&self, keys: impl IntoIterator<Item = SectionKey>) -> Result<()> {
-        let mut keys = keys.into_iter().peekable();
-        while keys.peek().is_some() {
-            self.write_batch(|| {
-                for key in keys.by_ref() {
-                    match self.next_section(Lsn(0), Some(key)) {
-                        Err(error) if error.kind() == ErrorKind::Corrupt => {
-                            crate::mark("tables: a damaged section left where it is");
-                            let mut core = self.core.lock();
-                            core.unreadable.insert(key);
-                            core.keeper_error = Some(error);
-                        }
-                        done => return done,
-                    }
-                }
-                Ok(None)
-            })?;
+    /// How many zones more than there are the rest of a checkpoint may take, if there are few.
+    fn zones_lacking(&self, wanted: &Wanted) -> usize {
+        let core = self.core.lock();
+        let available = core.available();
+        if available >= SHORT {
+            return 0;
         }
-        Ok(())
+        let metas = wanted.keys.iter().filter_map(|key| core.state.meta(*key));
+        let sections: u64 = metas.map(|meta| u64::from(meta.image.bytes) + meta.delta_bytes()).sum();
+        let directory = &core.state.directory;
+        let pages = (wanted.keys.len() + directory.dirty.len()).min(directory.pages.len() + 1);
+        let page = directory.pages.iter().map(|page| u64::from(page.bytes)).max().unwrap_or(0);
+        let bytes = sections + len_u64(pages) * (page + u64::from(self.shape.head));
+        // A third is lost where zones end; two streams.
+        let zones = 2 * (bytes / 2 * 3).div_ceil(u64::from(self.shape.zone_bytes)) + 2;
+        usize::try_from(zones).unwrap_or(usize::MAX).min(SHORT).saturating_sub(available)
     }
 
     /// Writes sections, as many in one batch as are worth it. What finds no room is given back, and lacks again what it
     /// lacked.
-    fn write_batch(&self, mut next: impl FnMut() -> Result<Option<Encoded>>) -> Result<()> {
+    fn write_batch(&self, wanted: &mut Wanted) -> Result<()> {
         let gather = GATHER_BYTES.min(index(self.shape.zone_bytes / 8));
         self.table_room(len_u32(gather))?;
         let mut gathered: Vec<Encoded> = Vec::new();
         while gathered.iter().map(|encoded| encoded.bytes.len()).sum::<usize>() < gather {
-            match next() {
+            match self.next_section(wanted) {
                 Ok(Some(encoded)) => gathered.push(encoded),
                 Ok(None) => break,
                 Err(error) => {
@@ -288,11 +330,11 @@ impl Inner {
         Ok(())
     }
 
-    fn next_section(&self, before: Lsn, forced: Option<SectionKey>) -> Result<Option<Encoded>> {
+    fn next_section(&self, wanted: &mut Wanted) -> Result<Option<Encoded>> {
         loop {
             let mut core = self.core.lock();
             let lsn = core.writer.lsn;
-            match core.state.take_next(before, lsn, forced) {
+            match core.state.take_next(wanted, lsn) {
                 Next::Taken(Taken { key, before, pages: (kind, leaves) }) => {
                     drop(core);
                     let (bytes, checksum) = encode(kind, &leaves);
@@ -453,7 +495,7 @@ impl Inner {
         self.sync_and_root(clean)
     }
 
-    fn sync_and_root(&self, clean: bool) -> Result<()> {
+    pub(super) fn sync_and_root(&self, clean: bool) -> Result<()> {
         let target = self.core.lock().writer.lsn;
         self.flush_to(target, Survive::Process)?;
         self.sync_all()?;

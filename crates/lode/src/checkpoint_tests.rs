@@ -16,7 +16,8 @@ fn a_section_that_could_not_be_written_lacks_again_what_it_lacked() {
         let place = Location::new(9, 4096 * (block + 1), 4096, Kind::Raw);
         state.apply_put(list, u64::from(block), place, block, Location::NONE, Lsn(10 + u64::from(block)));
     }
-    let Next::Taken(first) = state.take_next(Lsn(u64::MAX), Lsn(20), Some(key)) else { panic!("nothing to write") };
+    let wanted = || Wanted { keys: [key].into(), before: Lsn(u64::MAX), images: true };
+    let Next::Taken(first) = state.take_next(&mut wanted(), Lsn(20)) else { panic!("nothing to write") };
     assert_eq!(state.meta(key).unwrap().dirty, None);
 
     // Meanwhile another change comes; then the write fails.
@@ -27,7 +28,7 @@ fn a_section_that_could_not_be_written_lacks_again_what_it_lacked() {
     assert!(state.dirty.contains(&(Lsn(10), key)) && !state.dirty.contains(&(Lsn(25), key)));
 
     // The next time everything is written, although the leaves have forgotten the first changes.
-    let Next::Taken(second) = state.take_next(Lsn(u64::MAX), Lsn(30), Some(key)) else { panic!("nothing to write") };
+    let Next::Taken(second) = state.take_next(&mut wanted(), Lsn(30)) else { panic!("nothing to write") };
     let (kind, pages) = second.pages;
     assert_eq!(kind, IMAGE);
     let mut leaf = crate::map::leaf::Leaf::new(state.shape.leaf_blocks());

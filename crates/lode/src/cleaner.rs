@@ -13,6 +13,7 @@ mod recluster;
 use crate::disk::pace::Payer;
 use crate::disk::put::{Placed, Run};
 use crate::disk::space::Claim;
+use crate::disk::space::Round;
 use crate::disk::{Core, Inner};
 use crate::error::Result;
 use crate::format::header::BatchKind;
@@ -58,7 +59,7 @@ impl Core {
     }
 
     /// The zones to clean next: dead ones to be verified, then the best by benefit and cost.
-    fn victims(&self, zone_bytes: u32) -> Vec<u32> {
+    fn victims(&self, zone_bytes: u32, round: Round) -> Vec<u32> {
         let now = self.writer.lsn.0;
         let mut dead = Vec::new();
         let mut scored: Vec<(f64, u32, u64)> = Vec::new();
@@ -69,6 +70,9 @@ impl Core {
             }
             if zone.holds == Holds::Main && zone.records_end > self.writer.appended_lsn {
                 continue; // Sealed, and not all of it is on the medium yet.
+            }
+            if round == Round::WithoutRoot && self.needs_root(number) {
+                continue;
             }
             let live = zone.live + zone.shadow;
             if live == 0 {
@@ -194,15 +198,15 @@ impl Inner {
     /// Cleans one round of zones. True: at least one zone is verified to be dead now.
     pub(crate) fn clean_round(&self) -> Result<bool> {
         let _one = self.maintaining.lock();
-        self.clean_round_held()
+        self.clean_round_held(Round::Any)
     }
 
-    pub(crate) fn clean_round_held(&self) -> Result<bool> {
+    pub(crate) fn clean_round_held(&self, round: Round) -> Result<bool> {
         self.fold_all();
         let (victims, gain, available) = {
             let core = self.core.lock();
             core.alive()?;
-            let victims = core.victims(self.shape.zone_bytes);
+            let victims = core.victims(self.shape.zone_bytes, round);
             // What a root must be written for is no gain yet, but takes what its survivors take.
             let gain = |zone: &u32| match core.needs_root(*zone) {
                 true => -i64::from(core.state.zones.get(*zone).live),
@@ -272,7 +276,7 @@ impl Inner {
         self.fold_all();
         let mut dead = {
             let core = self.core.lock();
-            let mut victims = core.victims(self.shape.zone_bytes);
+            let mut victims = core.victims(self.shape.zone_bytes, Round::Any);
             victims.retain(|zone| core.state.zones.get(*zone).live + core.state.zones.get(*zone).shadow == 0);
             victims
         };

@@ -8,8 +8,9 @@
 //! A thread of its own where the disk has one; else, and when space is short, whoever waits for space. One at a time:
 //! who holds `maintaining`.
 
+use crate::checkpoint::TABLES_NEED;
 use crate::disk::options::Survive;
-use crate::disk::space::{Claim, LOW_ZONES};
+use crate::disk::space::{Claim, LOW_ZONES, Round};
 use crate::disk::{Core, Effort, Inner};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fold::FOLD_STEP;
@@ -18,13 +19,10 @@ use crate::planted::{self, Bug};
 use crate::shape::{RESERVE_ZONES, Shape};
 use crate::types::{Lsn, index, len_u32, len_u64};
 use crate::zones::Holds;
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// So many rounds of cleaning in a row may gain nothing.
 const FRUITLESS_MAX: u32 = 32;
-/// Writing tables again takes a zone for each copy, and records of that.
-const TABLES_NEED: usize = 4;
 /// At most so many zones of tables are emptied at once.
 const TABLES_AT_ONCE: usize = 8;
 /// Draining lists and snapshots leaves so many zones to the cleaner, who makes more out of what is drained.
@@ -158,8 +156,8 @@ impl Inner {
         if self.drain_step()? {
             return Ok(true);
         }
-        let cleaned = self.clean_round_held()?;
-        let tables = self.clean_tables()?;
+        let cleaned = self.clean_round_held(Round::Any)?;
+        let tables = self.clean_tables(false)?;
         Ok(self.free_dead(true)? || cleaned || tables)
     }
 
@@ -194,11 +192,13 @@ impl Inner {
             self.rest_pacing(low);
         }
         if clean {
-            self.clean_round_held()?;
+            // What only a root is lacking for takes fewer zones than a round of cleaning, and gives more.
+            self.free_dead(true)?;
+            self.clean_round_held(Round::Any)?;
             self.free_dead(true)?;
             did = true;
         }
-        did |= self.clean_tables()?;
+        did |= self.clean_tables(false)?;
         did |= self.unload_some();
         did |= self.discard_some().unwrap_or_else(|error| self.note_trouble(error));
         if background {
@@ -246,10 +246,11 @@ impl Inner {
             .max(2)
     }
 
-    /// Table zones that are mostly dead are emptied by writing what lives in them again.
-    fn clean_tables(&self) -> Result<bool> {
-        let keys = {
-            let mut core = self.core.lock();
+    /// Table zones that are mostly dead are emptied by moving what lives in them. `within`: in the middle of a
+    /// checkpoint that needs them.
+    pub(crate) fn clean_tables(&self, within: bool) -> Result<bool> {
+        let zones = {
+            let core = self.core.lock();
             let tables = core.state.table_bytes();
             let zones: Vec<u32> = (0..len_u32(core.state.zones.all.len()))
                 .filter(|zone| {
@@ -267,11 +268,10 @@ impl Inner {
                 return Ok(false); // It would take the last zones, which a round of cleaning makes more of.
             }
             let enough = if low { 0 } else { core.state.shape.image_bytes() / GARBAGE_SHARE };
-            if zones.len() <= 4 || held < (live * 2).max(enough) {
+            if zones.len() <= 4 || held < (if within { live / 2 * 3 } else { live * 2 }).max(enough) {
                 return Ok(false);
             }
-            // The emptiest, several at once if all that lives in them fits in half a zone: the fewer objects a zone
-            // holds, the more zones they pin.
+            // The emptiest, several at once if all that lives in them fits in half a zone.
             let mut zones: Vec<(u64, u32)> = zones.into_iter().map(|zone| (tables[&zone], zone)).collect();
             zones.sort_unstable();
             if !core.unreadable.is_empty() {
@@ -287,15 +287,10 @@ impl Inner {
             if few.is_empty() {
                 return Ok(false);
             }
-            let mut keys = BTreeSet::new();
-            for zone in few {
-                core.state.touch_pages_in(zone);
-                keys.extend(core.state.sections_in(zone));
-            }
-            keys
+            few
         };
         crate::mark("tables: cleaned");
-        self.rewrite_sections(keys)?;
+        self.empty_tables(&zones)?;
         self.checkpoint_to(Lsn(0), false)?;
         Ok(true)
     }

@@ -101,6 +101,16 @@ pub(crate) fn read_leaf(medium: &dyn Medium, object: &ObjectRef, leaf: u32, what
     })
 }
 
+/// An object as it lies there, verified.
+pub(crate) fn read_bytes(medium: &dyn Medium, object: &ObjectRef, what: &str) -> Result<Vec<u8>> {
+    from_copies(object, what, |copy| {
+        let (_, leaves, _) = read_index(medium, object, copy)?;
+        let bytes = read(medium, copy, 0, index(object.bytes))?;
+        leaves.iter().try_for_each(|leaf| read_page(medium, copy, leaf, &bytes).map(drop))?;
+        Ok(bytes)
+    })
+}
+
 /// The copies of an object that do not read well: which, and why.
 pub(crate) fn verify(medium: &dyn Medium, object: &ObjectRef) -> Vec<(usize, String)> {
     let mut problems = Vec::new();

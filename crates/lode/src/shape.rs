@@ -97,7 +97,7 @@ impl Shape {
             section_shift: (section_blocks - leaf_shift).min(6),
             lists_per_page: (zone_bytes / 2048).clamp(1, 64),
             zones_per_page: (zone_bytes / 128).clamp(16, 1024),
-            slots_per_page: (zone_bytes / 4096).clamp(1, 64),
+            slots_per_page: (zone_bytes / 1024).clamp(1, 64),
             deltas_max: usize::try_from(zone_bytes / 8192).expect("small").clamp(2, 32),
             direct_bytes: ((batch_bytes - head) / 2).min(1 << 16),
             // Each with a second record, of what a snapshot sees.

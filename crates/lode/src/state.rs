@@ -529,11 +529,6 @@ impl State {
         u64::try_from(sections + zones).expect("memory fits in 64 bits")
     }
 
-    /// Whether a section lacks a record below `before`.
-    pub fn lacks(&self, before: Lsn) -> bool {
-        self.replay_from().is_some_and(|dirty| dirty < before)
-    }
-
     /// The first record that the written sections do not include: replay begins there.
     pub fn replay_from(&self) -> Option<Lsn> {
         self.dirty.first().map(|(lsn, _)| *lsn)

@@ -3,8 +3,10 @@
 //! Writing never opens a zone: what finds no room says so, and room is made when nothing is on its way. For when no
 //! zone is left, a root has to be written, and that must not pass over anything that is taken and not yet there (I3).
 
-use crate::disk::Inner;
-use crate::disk::space::Claim;
+use super::TABLES_NEED;
+use crate::disk::options::Survive;
+use crate::disk::space::{Claim, Round};
+use crate::disk::{Core, Inner};
 use crate::error::{Error, Result};
 use crate::format::object::ObjectRef;
 use crate::format::records::Record;
@@ -12,6 +14,20 @@ use crate::log::side::Side;
 use crate::types::{GRANULE, len_u32, len_u64};
 use crate::zones::Holds;
 use lode_media::Position;
+
+/// So many rounds of cleaning in the middle of a checkpoint, until there are enough zones.
+const ROUNDS: usize = 8;
+
+impl Core {
+    /// The side stream whose zones hold this.
+    pub fn side(&mut self, holds: Holds) -> &mut Side {
+        match holds {
+            Holds::TableA => &mut self.table_a,
+            Holds::TableB => &mut self.table_b,
+            _ => &mut self.moved,
+        }
+    }
+}
 
 impl Inner {
     /// Makes sure that both table streams have room for `data` bytes, going on in other zones if not. Nothing that is
@@ -36,10 +52,8 @@ impl Inner {
         Ok(())
     }
 
-    fn fits_in(&self, holds: Holds, data: u32) -> bool {
-        let core = self.core.lock();
-        let side = if holds == Holds::TableA { &core.table_a } else { &core.table_b };
-        side.fits(&self.shape, data, 0)
+    pub(super) fn fits_in(&self, holds: Holds, data: u32) -> bool {
+        self.core.lock().side(holds).fits(&self.shape, data, 0)
     }
 
     /// Goes on with a side stream in another zone. The record of that enters the stream before anything refers to it.
@@ -49,11 +63,7 @@ impl Inner {
         self.with_room(0, 64, Claim::Keeper, |core| {
             let segment = core.writer.next_segment();
             core.write_record(&Record::ZoneOpened { zone, stream: holds.stream(), segment: segment.0 });
-            let side: &mut Side = match holds {
-                Holds::TableA => &mut core.table_a,
-                Holds::TableB => &mut core.table_b,
-                _ => &mut core.moved,
-            };
+            let side = core.side(holds);
             let before = side.zone;
             side.open(zone, segment);
             if let Some(before) = before {
@@ -100,6 +110,32 @@ impl Inner {
         crate::mark("space: root written in the middle of a checkpoint");
         self.sync_and_root(false)?;
         self.free_dead_by_flush().map(drop)
+    }
+
+    /// In the middle of a checkpoint, with nothing on its way: makes zones out of what is garbage by now, of tables that pin
+    /// zones, of data. False: there is no more.
+    pub(super) fn gain_zones(&self, lacking: usize) -> Result<bool> {
+        crate::mark("space: zones gained in the middle of a checkpoint");
+        let before = self.core.lock().available();
+        self.write_directory(true)?;
+        self.sync_and_root(false)?;
+        self.free_dead_by_flush()?;
+        let enough = || self.core.lock().available() >= before + lacking;
+        if !enough() {
+            self.clean_tables(true)?;
+            self.free_dead_by_flush()?;
+        }
+        for _ in 0..ROUNDS {
+            // A round takes zones before it gains any.
+            let some = self.core.lock().available() >= TABLES_NEED;
+            if enough() || !some || !self.clean_round_held(Round::WithoutRoot)? {
+                break;
+            }
+            // That they are dead must be durable, then that they are free.
+            self.flush(Survive::Power)?;
+            self.free_dead_by_flush()?;
+        }
+        Ok(self.core.lock().available() > before)
     }
 
     /// Writes objects to both table streams. Gives back where they lie, in order; or how much room they lack.

@@ -50,6 +50,7 @@ impl Inner {
                 zone.holds = if blocks > 0 { Holds::Main } else { Holds::TableA };
                 zone.segment = SegmentId(0);
                 core.free.remove(&number);
+                core.withheld.retain(|withheld| *withheld != number);
             }
         }
         // Zone 0 stands for the holes that snapshots see.

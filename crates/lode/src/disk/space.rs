@@ -49,6 +49,15 @@ pub(crate) enum Claim {
     Keeper,
 }
 
+/// What a round of cleaning is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Round {
+    /// Zones that can be freed sooner or later.
+    Any,
+    /// Zones that a flush frees: in the middle of a checkpoint, whose root is still to come.
+    WithoutRoot,
+}
+
 impl Claim {
     fn leaves(self) -> usize {
         match self {

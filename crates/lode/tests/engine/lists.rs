@@ -320,11 +320,11 @@ fn snapshots_see_lists_as_they_were() {
 
 /// A disk whose tables were written at different times; then some batches of the log are ruined, a footer perhaps among
 /// them.
-fn torn(ruined: usize) -> Option<Arc<Tape>> {
+fn torn(seed: u64, ruined: usize) -> Option<Arc<Tape>> {
     let tape = Tape::formatted(96, 8 << 10, 512);
     let options = OpenOptions { checkpoint_window_bytes: Some(64 << 10), ..quiet() };
     let disk = Disk::open(tape.clone(), &options).unwrap();
-    let (mut model, mut draw) = (Model::new(), Draw(23));
+    let (mut model, mut draw) = (Model::new(), Draw(seed));
     for turn in 1..=400 {
         random_step(&disk, &mut model, &mut draw, turn);
         disk.flush(Survive::Power).unwrap();
@@ -343,8 +343,8 @@ fn torn(ruined: usize) -> Option<Arc<Tape>> {
 #[test]
 fn a_repair_leaves_lists_whole_whatever_was_lost_of_the_log() {
     let mut repaired = 0;
-    for ruined in (0..60).step_by(2) {
-        let Some(tape) = torn(ruined) else { break };
+    for (seed, ruined) in (23..31).flat_map(|seed| (0..60).step_by(4).map(move |ruined| (seed, ruined))) {
+        let Some(tape) = torn(seed, ruined) else { continue };
         let Err(error) = Disk::open(tape.clone(), &quiet()).map(drop) else { continue };
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
         let disk = Disk::open(tape.clone(), &OpenOptions { repair: true, ..quiet() }).unwrap();

@@ -510,3 +510,47 @@ fn a_reservation_holds_on_a_full_disk_until_it_is_used_or_dropped() {
     assert_eq!(disk.info().unwrap().reserved, 0);
     assert!(disk.info().unwrap().free >= free);
 }
+
+/// P5, R28: a checkpoint of everything fits on any full disk, also where zones are so small that the tables take more of
+/// them than the reserve has.
+#[test]
+fn a_full_disk_of_small_zones_can_be_checkpointed_and_closed() {
+    for (zones, zone_bytes, append_align, block_bytes) in [
+        (2000, 65536, 4096, 512),
+        (300, 65536, 512, 512),
+        (500, 65536, 512, 64),
+        (500, 131_072, 4096, 4096),
+        (300, 32768, 512, 512),
+        (700, 16384, 512, 1024),
+        (1088, 8192, 512, 512),
+    ] {
+        let medium = medium(zones, zone_bytes, append_align);
+        let disk = Disk::open(medium.clone(), &quiet()).unwrap();
+        let volume =
+            disk.create_volume("v", &VolumeOptions { bytes: 1 << 28, block_bytes, ..Default::default() }).unwrap();
+        let size = u64::from(block_bytes);
+        let data = |block: u64| block.to_le_bytes().repeat(usize::try_from(size / 8).unwrap());
+        let mut blocks = 0;
+        while volume.write_at(blocks * size, &data(blocks)).is_ok() {
+            blocks += 1;
+            if blocks % 64 == 0 {
+                disk.maintain().unwrap();
+            }
+        }
+        disk.checkpoint().unwrap();
+        for part in [10, 20, 50] {
+            volume.discard((blocks - blocks / part) * size, blocks / part * size).unwrap();
+            for n in 0..blocks / 4 {
+                let block = n * 1_000_003 % (blocks - blocks / part);
+                volume.write_at(block * size, &data(block)).unwrap();
+                if n % 64 == 0 {
+                    disk.maintain().unwrap();
+                }
+            }
+            disk.checkpoint().unwrap();
+        }
+        drop(volume);
+        disk.close().unwrap();
+        assert_eq!(Disk::check(medium).unwrap().problems, Vec::<String>::new());
+    }
+}
