@@ -34,6 +34,7 @@ Exit codes:
   7  exists: the target holds something already
   8  not a Lode disk, or one of a newer format
   9  not allowed: a read-only file, a missing permission
+ 10  conflict: others changed what this was made for; nothing was done
 
 Sizes are bytes, or KiB, MiB, GiB, TiB: 4096, 64KiB, 1.5GiB.";
 
@@ -140,6 +141,24 @@ mod tests {
 
     /// Commands whose disk, if any, nobody else may have open.
     const WITHOUT: [&str; 4] = ["bench", "bench-child", "bench-count", "completions"];
+
+    fn every(command: &clap::Command, found: &mut Vec<String>) {
+        let help = [command.get_after_help(), command.get_long_about(), command.get_about()];
+        found.extend(help.into_iter().flatten().map(ToString::to_string));
+        command.get_subcommands().for_each(|command| every(command, found));
+    }
+
+    /// What stands behind a second question mark would not be the name of a socket.
+    #[test]
+    fn examples_have_uris_that_clients_understand() {
+        let mut texts = vec![include_str!("../../../README.md").to_owned()];
+        every(&Arguments::command(), &mut texts);
+        let words = texts.iter().flat_map(|text| text.split_whitespace());
+        let uris: Vec<&str> = words.filter(|word| word.contains("nbd+unix:") || word.contains("nbd:")).collect();
+        assert!(uris.len() > 6, "{uris:?}");
+        let wrong = uris.iter().filter(|uri| uri.matches('?').count() > 1);
+        assert_eq!(wrong.collect::<Vec<_>>(), Vec::<&&str>::new(), "in a name it is %3F");
+    }
 
     fn innermost(command: &clap::Command, found: &mut Vec<(String, bool)>) {
         if command.get_subcommands().next().is_none() {

@@ -9,7 +9,7 @@ mod in_unit;
 use crate::shelf::Shelf;
 use changed::Changed;
 use in_unit::InUnit;
-use lode::{Disk, ErrorKind, Lsn, Survive, UnitLabel, Volume};
+use lode::{Disk, ErrorKind, Lsn, Survive, Unit, UnitLabel, Volume};
 use lode_nbd::{Context, Durability, Export, ExportError, ExportErrorKind, Exports, Ticket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -26,7 +26,7 @@ const IN_UNIT: &str = "?unit=";
 /// Reads of one connection that may wait for the device at once.
 const READS: usize = 8;
 
-type Outcome<T> = Result<T, ExportError>;
+pub type Outcome<T> = Result<T, ExportError>;
 
 /// All volumes of a disk, now and as snapshots see them.
 pub struct Volumes {
@@ -78,7 +78,8 @@ impl Habit {
     }
 }
 
-fn refused(error: lode::Error) -> ExportError {
+/// An error of the engine as a client hears it.
+pub fn refused(error: lode::Error) -> ExportError {
     let kind = match error.kind() {
         ErrorKind::NotFound => ExportErrorKind::Unknown,
         ErrorKind::ReadOnly => ExportErrorKind::Denied,
@@ -95,6 +96,19 @@ fn survive(until: Durability) -> Survive {
         Durability::Process => Survive::Process,
         Durability::Power => Survive::Power,
     }
+}
+
+/// Writes zeros that stay allocated.
+fn write_zeros(unit: &mut Unit, volume: &Volume, offset: u64, bytes: u64) -> lode::Result<()> {
+    let zeros = vec![0; ZEROS];
+    let (mut at, mut left) = (offset, bytes);
+    while left > 0 {
+        let piece = usize::try_from(left).unwrap_or(usize::MAX).min(ZEROS);
+        unit.write_at(volume, at, &zeros[..piece])?;
+        let piece = u64::try_from(piece).expect("a piece is small");
+        (at, left) = (at + piece, left - piece);
+    }
+    Ok(())
 }
 
 impl Volumes {
@@ -127,7 +141,7 @@ impl Exports for Volumes {
             };
             let shared = shared.map_err(refused)?;
             let read_only = self.read_only || volume.is_snapshot();
-            return Ok(Arc::new(InUnit::new(self.disk.clone(), volume, shared, read_only)));
+            return Ok(Arc::new(InUnit { disk: self.disk.clone(), volume, shared, read_only }));
         }
         let volume = self.disk.volume(name).map_err(refused)?;
         let read_only = self.read_only || volume.is_snapshot();
@@ -153,15 +167,8 @@ impl Served {
 
     /// Writes zeros, all of them or none.
     fn write_zeros(&self, offset: u64, bytes: u64) -> lode::Result<Lsn> {
-        let zeros = vec![0; ZEROS];
         let mut unit = self.disk.begin()?;
-        let (mut at, mut left) = (offset, bytes);
-        while left > 0 {
-            let piece = usize::try_from(left).unwrap_or(usize::MAX).min(ZEROS);
-            unit.write_at(&self.volume, at, &zeros[..piece])?;
-            let piece = u64::try_from(piece).expect("a piece is small");
-            (at, left) = (at + piece, left - piece);
-        }
+        write_zeros(&mut unit, &self.volume, offset, bytes)?;
         unit.commit()
     }
 }

@@ -29,11 +29,13 @@ pub enum Code {
     NotADisk = 8,
     /// Not allowed: a read-only file, a missing permission.
     Denied = 9,
+    /// Others changed what this was made for. Nothing was done.
+    Conflict = 10,
 }
 
 impl Code {
     /// All of them, each at its number.
-    const ALL: [Code; 10] = [
+    const ALL: [Code; 11] = [
         Code::Done,
         Code::Damaged,
         Code::Usage,
@@ -44,12 +46,13 @@ impl Code {
         Code::Exists,
         Code::NotADisk,
         Code::Denied,
+        Code::Conflict,
     ];
 
     /// The number that the process exits with.
     pub fn number(self) -> u8 {
         let number = Code::ALL.iter().position(|code| *code == self).expect("all codes are listed");
-        u8::try_from(number).expect("there are ten")
+        u8::try_from(number).expect("there are few")
     }
 
     /// The code with this number.
@@ -168,7 +171,8 @@ impl From<lode::Error> for Failure {
             Kind::Full => Code::Full,
             Kind::Exists => Code::Exists,
             Kind::NotFound => Code::NotFound,
-            Kind::OutOfRange | Kind::InvalidArgument | Kind::Unsupported | Kind::Conflict => Code::Usage,
+            Kind::OutOfRange | Kind::InvalidArgument | Kind::Unsupported => Code::Usage,
+            Kind::Conflict => Code::Conflict,
             Kind::ReadOnly => Code::Denied,
             Kind::Failed | Kind::Media => below.map_or(Code::Io, |below| media_code(below.kind())),
             #[allow(unreachable_patterns, reason = "the engine may learn new kinds")]
@@ -188,6 +192,6 @@ mod tests {
             assert_eq!(code as usize, number);
             assert_eq!(Code::from_number(code.number()), Some(code));
         }
-        assert_eq!(Code::from_number(10), None);
+        assert_eq!(Code::from_number(11), None);
     }
 }

@@ -2,9 +2,10 @@
 
 use super::unit;
 use super::volume::change;
-use crate::failure::{Code, Result};
+use crate::failure::{Code, Failure, Result};
+use crate::text;
 use clap::Subcommand;
-use lode::UnitOptions;
+use lode::{Disk, UnitOptions};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,12 +13,12 @@ const EXAMPLES: &str = "\
 Examples:
   lode snapshot create disk.lode monday
   lode clone create disk.lode try monday
-  qemu-nbd ... 'nbd+unix:///data?unit=try?socket=/tmp/lode.sock'
+  nbdcopy new.raw 'nbd+unix:///data%3Funit=try?socket=/tmp/lode.sock'
   lode clone merge disk.lode try
   lode clone drop disk.lode try
 
 A clone is a unit that sees a snapshot: made in no time, it costs what is written to it. Its volumes are the
-exports VOLUME?unit=NAME of `lode serve`. It lives, through restarts and crashes, until what was written to it
+exports VOLUME?unit=NAME of `lode serve` (in a URI, VOLUME%3Funit=NAME). It lives, through restarts and crashes, until what was written to it
 is merged into the volumes as they are then, all at once, or dropped. The snapshot's name may be deleted before.";
 
 /// What `lode clone` takes.
@@ -69,7 +70,24 @@ pub fn run(command: &Command) -> Result<Code> {
             change(disk, |disk| unit::begin(disk, &label, &UnitOptions::default()))
         }
         Command::List { disk, json } => unit::list(disk, *json, "no clones"),
-        Command::Merge { disk, name } => change(disk, |disk| unit::commit(disk, name)),
-        Command::Drop { disk, name } => change(disk, |disk| unit::abort(disk, name)),
+        Command::Merge { disk, name } => {
+            change(disk, |disk| is_clone(disk, name, "commit").and_then(|()| unit::commit(disk, name)))
+        }
+        Command::Drop { disk, name } => {
+            change(disk, |disk| is_clone(disk, name, "abort").and_then(|()| unit::abort(disk, name)))
+        }
+    }
+}
+
+/// Another unit ends by another command, so that a wrong name ends no work of somebody else.
+fn is_clone(disk: &Disk, name: &str, instead: &str) -> Result<()> {
+    let found = disk.units()?.into_iter().find(|unit| unit.label == name);
+    match found.map(|unit| unit.snapshot.is_some()) {
+        Some(true) => Ok(()),
+        Some(false) => {
+            let words = format!("{}: expected a clone, found a unit (lode unit {instead})", text::safe(name));
+            Err(Failure::usage(words))
+        }
+        None => Err(Failure::new(Code::NotFound, format!("there is no clone {}", text::safe(name)))),
     }
 }

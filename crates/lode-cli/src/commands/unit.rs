@@ -4,9 +4,7 @@ use super::volume::change;
 use crate::failure::{Code, Failure, Result};
 use crate::{image, output, session, size, text};
 use clap::Subcommand;
-use lode::{
-    Disk, Survive, Unit, UnitConflicts, UnitId, UnitInfo, UnitLabel, UnitOptions, UnitState, UnitStatus, UnitView,
-};
+use lode::{Disk, Unit, UnitConflicts, UnitId, UnitInfo, UnitLabel, UnitOptions, UnitState, UnitStatus, UnitView};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -14,13 +12,16 @@ use std::time::{Duration, SystemTime};
 const EXAMPLES: &str = "\
 Examples:
   lode unit begin disk.lode upgrade
-  nbdcopy new.raw 'nbd+unix:///data?unit=upgrade?socket=/tmp/lode.sock'
+  nbdcopy new.raw 'nbd+unix:///data%3Funit=upgrade?socket=/tmp/lode.sock'
   lode unit list disk.lode
   lode unit commit disk.lode upgrade
 
 What is written through the export VOLUME?unit=LABEL belongs to the unit LABEL, which begins with the first
 connection if it is not open: nobody else sees it before the commit, and then all of it at once. The unit
-stays open when its connections end, and after a crash, until it is committed or aborted.";
+stays open when its connections end, and after a crash, until it is committed or aborted. In a URI the question
+mark of the name is %3F.
+
+A commit that is refused (exit code 10, see --conflicts) changes nothing, and leaves the unit open.";
 
 /// What `lode unit` takes.
 #[derive(Subcommand)]
@@ -111,37 +112,43 @@ pub(super) fn begin(disk: &Disk, label: &UnitLabel, options: &UnitOptions) -> Re
 }
 
 /// Does something with a unit that is open, also if connections are bound to it; what is left of it stays with them.
-fn with<T>(disk: &Disk, unit: &str, work: impl FnOnce(&mut Option<Unit>) -> Result<T>) -> Result<T> {
-    let number = unit.parse().ok().map(UnitId);
-    let label = match disk.unit_labelled(unit) {
-        Err(_) if number.is_some() => {
-            return work(&mut Some(disk.resume_unit(number.expect("asked just now"))?));
+fn with<T>(disk: &Disk, name: &str, work: impl FnOnce(&mut Option<Unit>) -> Result<T>) -> Result<T> {
+    let number = name.parse().ok().map(UnitId);
+    match (disk.unit_labelled(name), number, session::shelf()) {
+        (Err(_), Some(number), _) => {
+            let mut unit = Some(disk.resume_unit(number)?);
+            let done = work(&mut unit);
+            // Without a label it would end with its handle. In a server nobody can take it up before the next start.
+            unit.map(std::mem::forget);
+            done
         }
-        found => found.map(|_| unit)?,
-    };
-    match session::shelf() {
-        Some(shelf) => work(&mut shelf.resume(disk, label)?.lock()),
-        None => work(&mut Some(disk.resume(label)?)),
+        (found, _, Some(shelf)) => {
+            found.map_err(Failure::from).and_then(|_| work(&mut shelf.resume(disk, name)?.lock().unit))
+        }
+        (found, _, None) => found.map_err(Failure::from).and_then(|_| work(&mut Some(disk.resume(name)?))),
     }
 }
 
+/// Somebody else was faster.
+fn ended(name: &str) -> Failure {
+    Failure::new(Code::NotFound, format!("unit {} was committed or aborted just now", text::safe(name)))
+}
+
 /// Commits a unit by its name.
-pub(super) fn commit(disk: &Disk, unit: &str) -> Result<()> {
-    with(disk, unit, |open| {
-        let done = open.as_mut().expect("it is open").try_commit().map_err(|error| {
-            Failure::from(error).during(format!("unit {}: nothing was changed, it is still open", text::safe(unit)))
+pub(super) fn commit(disk: &Disk, name: &str) -> Result<()> {
+    with(disk, name, |open| {
+        open.as_mut().ok_or_else(|| ended(name))?.try_commit().map_err(|error| {
+            Failure::from(error).during(format!("unit {}: nothing was changed, it is still open", text::safe(name)))
         })?;
         *open = None;
-        Ok(disk.flush_up_to(done, Survive::Power)?)
+        Ok(())
     })
 }
 
 /// Aborts a unit by its name.
-pub(super) fn abort(disk: &Disk, unit: &str) -> Result<()> {
-    with(disk, unit, |open| {
-        if let Some(unit) = open.take() {
-            unit.abort();
-        }
+pub(super) fn abort(disk: &Disk, name: &str) -> Result<()> {
+    with(disk, name, |open| {
+        open.take().ok_or_else(|| ended(name))?.abort();
         Ok(())
     })
 }
@@ -223,3 +230,6 @@ fn status(path: &Path, number: u64) -> Result<Code> {
     })?;
     Ok(Code::Done)
 }
+
+#[cfg(test)]
+mod tests;

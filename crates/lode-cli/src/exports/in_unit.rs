@@ -6,51 +6,30 @@
 
 use super::{Outcome, WINDOW, refused, survive};
 use crate::shelf::Shared;
-use lode::{Disk, Lsn, Unit, Volume};
-use lode_nbd::{Durability, Export, ExportError, ExportErrorKind, Ticket};
+use lode::{Disk, Survive, Unit, Volume};
+use lode_nbd::{Durability, Export, Ticket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A volume in a unit, open for one connection.
+/// A volume in a unit, open for one connection. Its tickets are the numbers of changes.
 pub struct InUnit {
     pub disk: Disk,
     pub volume: Volume,
     pub shared: Arc<Shared>,
     pub read_only: bool,
-    /// Writes so far, and how many of them lie before the last barrier: at this position.
-    pub wrote: AtomicU64,
-    pub covered: AtomicU64,
-    pub position: AtomicU64,
 }
 
 impl InUnit {
-    pub fn new(disk: Disk, volume: Volume, shared: Arc<Shared>, read_only: bool) -> InUnit {
-        let zero = AtomicU64::default;
-        InUnit { disk, volume, shared, read_only, wrote: zero(), covered: zero(), position: zero() }
-    }
-
     fn within<T>(&self, work: impl FnOnce(&mut Unit) -> lode::Result<T>) -> Outcome<T> {
-        let mut unit = self.shared.lock();
-        let ended = || ExportError::new(ExportErrorKind::Io, "the unit of this export was committed or aborted");
-        work(unit.as_mut().ok_or_else(ended)?).map_err(refused)
+        self.shared.lock().with(work)
     }
 
     fn change(&self, work: impl FnOnce(&mut Unit) -> lode::Result<()>) -> Outcome<Ticket> {
-        self.within(work)?;
-        Ok(Ticket(self.wrote.fetch_add(1, Ordering::SeqCst) + 1))
+        self.shared.lock().change(&self.disk, &self.volume, work).map(Ticket)
     }
 
     /// Everything up to a ticket survives such failures.
     fn until(&self, ticket: Ticket, until: Durability) -> Outcome<()> {
-        let position = self.within(|unit| {
-            if self.covered.load(Ordering::SeqCst) < ticket.0 {
-                let wrote = self.wrote.load(Ordering::SeqCst);
-                let cookie = unit.cookie().to_vec();
-                self.position.store(unit.barrier(&cookie)?.0, Ordering::SeqCst);
-                self.covered.store(wrote, Ordering::SeqCst);
-            }
-            Ok(Lsn(self.position.load(Ordering::SeqCst)))
-        })?;
+        let position = self.shared.lock().cover(&self.disk, &self.volume, ticket.0)?;
         self.disk.flush_up_to(position, survive(until)).map_err(refused)
     }
 }
@@ -86,17 +65,11 @@ impl Export for InUnit {
     }
 
     fn zero(&self, offset: u64, bytes: u64, may_punch: bool, until: Durability) -> Outcome<()> {
-        if may_punch {
-            return self.trim(offset, bytes, until);
-        }
-        let zeros = vec![0; super::ZEROS];
-        let (mut at, end) = (offset, offset + bytes);
-        let mut ticket = Ticket(0);
-        while at < end {
-            let piece = usize::try_from(end - at).unwrap_or(usize::MAX).min(zeros.len());
-            ticket = self.write_unwaited(at, &zeros[..piece])?;
-            at += u64::try_from(piece).expect("a piece is small");
-        }
+        let ticket = self.change(|unit| match may_punch {
+            true => unit.discard(&self.volume, offset, bytes),
+            // With the unit in hand: nobody commits it in the middle.
+            false => super::write_zeros(unit, &self.volume, offset, bytes),
+        })?;
         self.until(ticket, until)
     }
 
@@ -106,7 +79,9 @@ impl Export for InUnit {
     }
 
     fn flush(&self) -> Outcome<()> {
-        self.until(Ticket(self.wrote.load(Ordering::SeqCst)), Durability::Power)
+        // Also what others changed, and what lies before barriers of earlier connections.
+        self.shared.lock().cover_all(&self.disk, &self.volume)?;
+        self.disk.flush(Survive::Power).map(drop).map_err(refused)
     }
 
     fn extents(&self, offset: u64, bytes: u64) -> Outcome<Vec<(u64, bool)>> {
@@ -114,3 +89,6 @@ impl Export for InUnit {
         Ok(extents.into_iter().map(|extent| (extent.bytes, extent.allocated)).collect())
     }
 }
+
+#[cfg(test)]
+mod tests;

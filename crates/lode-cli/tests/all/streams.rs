@@ -115,7 +115,7 @@ fn a_stream_in_a_file_is_refused_unless_it_is_whole_and_fits() {
 
     // Changed over there.
     good(lode(&["import"]).arg(&to).arg("data").arg(&new));
-    assert!(bad(&mut receive(&[&more]), 2).contains("was changed since"));
+    assert!(bad(&mut receive(&[&more]), 10).contains("was changed since"));
     same(&new, &exported(&to, "data", &scratch));
     good(receive(&[&more]).arg("--force"));
     same(&new, &exported(&to, "data@b", &scratch));

@@ -1,9 +1,9 @@
 //! Units and clones by the command and through NBD: what is written to one nobody else sees before it commits.
 
 use crate::client::Client;
-use crate::support::{Scratch, Serving, bad, good, json, lode, sound};
+use crate::support::{Process, Scratch, Serving, bad, good, json, lode, sound, tool};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 fn on(disk: &Path, words: &[&str], more: &[&str]) -> Command {
     let mut command = lode(words);
@@ -111,5 +111,90 @@ fn units_by_the_command_alone() {
         "the disk was closed since"
     );
     bad(&mut on(&disk, &["unit", "abort"], &[&number]), 3);
+    sound(&disk);
+}
+
+#[test]
+fn a_commit_that_is_refused_says_so_and_leaves_the_unit_open() {
+    let scratch = Scratch::new();
+    let socket = scratch.socket();
+    let disk = disk(&scratch);
+    good(&mut on(&disk, &["unit", "begin"], &["job", "--conflicts", "written"]));
+    let serving = Serving::start(&disk, &socket.0, &[]);
+    let mut open = Client::connect(&socket.0, "data").unwrap();
+    let mut bound = Client::connect(&socket.0, "data?unit=job").unwrap();
+    bound.write(0, &[2; 4096], false).unwrap();
+    open.write(0, &[1; 4096], false).unwrap();
+    let refused = |served: &str| {
+        let words = bad(&mut on(&disk, &["unit", "commit"], &["job"]), 10);
+        assert!(words.contains("nothing was changed, it is still open"), "{served}: {words}");
+        let listed = json(&mut on(&disk, &["unit", "list"], &["--json"]));
+        assert_eq!((&listed[0]["label"], &listed[0]["changed_bytes"]), (&"job".into(), &4096.into()), "{served}");
+    };
+    refused("served");
+    assert_eq!([read(&mut open, 0), read(&mut bound, 0)], [1, 2]);
+    bound.write(4096, &[3; 4096], false).unwrap();
+    assert_eq!(read(&mut bound, 4096), 3);
+    bound.trim(4096, 4096).unwrap();
+    drop((open, bound));
+    serving.stop();
+    refused("alone");
+    good(&mut on(&disk, &["unit", "abort"], &["job"]));
+    sound(&disk);
+}
+
+#[test]
+fn of_those_who_end_a_unit_at_once_one_does() {
+    let scratch = Scratch::new();
+    let socket = scratch.socket();
+    let disk = disk(&scratch);
+    let serving = Serving::start(&disk, &socket.0, &[]);
+    for round in 0..20 {
+        let mut bound = Client::connect(&socket.0, "data?unit=job").unwrap();
+        bound.write(0, &[round + 1; 4096], false).unwrap();
+        let end = |command: &str| {
+            let mut command = on(&disk, &["unit", command], &["job"]);
+            Process(command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+        };
+        let ends = ["commit", "abort", "commit", "abort", "commit", "abort"].map(|command| (command, end(command)));
+        let codes = ends.map(|(command, mut end)| (command, end.0.wait().unwrap().code().unwrap()));
+        let done: Vec<_> = codes.iter().filter(|(_, code)| *code == 0).collect();
+        assert!(done.len() == 1 && codes.iter().all(|(_, code)| [0, 3].contains(code)), "{codes:?}");
+        let committed = read(&mut Client::connect(&socket.0, "data").unwrap(), 0) == round + 1;
+        assert_eq!(committed, done[0].0 == "commit", "{codes:?}");
+    }
+    serving.stop();
+    sound(&disk);
+}
+
+#[test]
+fn a_unit_is_no_clone() {
+    let scratch = Scratch::new();
+    let disk = disk(&scratch);
+    good(&mut on(&disk, &["unit", "begin"], &["job"]));
+    for command in ["merge", "drop"] {
+        let words = bad(&mut on(&disk, &["clone", command], &["job"]), 2);
+        assert!(words.contains("expected a clone, found a unit"), "{words}");
+        assert!(bad(&mut on(&disk, &["clone", command], &["other"]), 3).contains("no clone other"));
+    }
+    assert_eq!(json(&mut on(&disk, &["unit", "list"], &["--json"]))[0]["label"], "job");
+}
+
+#[test]
+fn clients_reach_a_unit_by_its_uri() {
+    let scratch = Scratch::new();
+    let socket = scratch.socket();
+    let disk = disk(&scratch);
+    let serving = Serving::start(&disk, &socket.0, &[]);
+    let file = scratch.file("file", 8 << 20, 1);
+    for name in ["data%3Funit=job", "data%3Funit%3Djob"] {
+        let uri = serving.uri(name);
+        good(tool("nbdcopy", "libnbd-bin").arg(&file).arg(&uri));
+        assert_eq!(good(tool("nbdinfo", "libnbd-bin").arg("--size").arg(&uri)).trim(), "8388608");
+        assert!(good(tool("qemu-img", "qemu-utils").arg("info").arg(&uri)).contains("8 MiB"));
+    }
+    let listed = json(&mut on(&disk, &["unit", "list"], &["--json"]));
+    assert_eq!((listed.as_array().map(Vec::len), &listed[0]["label"]), (Some(1), &"job".into()));
+    serving.stop();
     sound(&disk);
 }
