@@ -8,7 +8,8 @@
 //!                               open at N ────> dropped: as if it had never been
 //! ```
 //! A new volume is made under another name, empty, and gets its name by the commit. Dropped before, it is deleted. A
-//! crash leaves it as it is: empty, and deleted by the next receive of the same volume.
+//! crash leaves it as it is: empty, and deleted by the next receive of the same volume. Its unit has that name as its
+//! label, so that one at a time makes it.
 //!
 //! How far it has come is noted in one place, `Open::reached`, and the unit is begun in one, `Open::begin_unit`: there
 //! it can be made to survive a crash.
@@ -21,6 +22,7 @@ use crate::format::records::{ListState, NAME_BYTES_MAX};
 use crate::types::{Lsn, SnapshotId, len_u64};
 use crate::unit::Unit;
 use crate::unit::ending::{Ending, check_names};
+use crate::units::UnitLabel;
 use crate::volume::Volume;
 use std::io::Read;
 use std::ops::Range;
@@ -179,9 +181,7 @@ impl Drop for Receiver {
         if let Some(open) = self.open.take()
             && let Some(name) = open.made
         {
-            drop(open.unit);
-            // If it cannot be deleted it stays as after a crash. What failed before is told, not this.
-            let _ = self.disk.delete_volume(&name);
+            give_up(&self.disk, &name, open.unit);
         }
     }
 }
@@ -203,9 +203,16 @@ impl Open {
         }
     }
 
-    fn begin_unit(disk: &Disk, watchful: bool) -> Result<Unit> {
+    /// `made`: the name that a new volume has until the commit.
+    fn begin_unit(disk: &Disk, watchful: bool, made: Option<&str>) -> Result<Unit> {
         let conflicts = if watchful { UnitConflicts::Written } else { UnitConflicts::Allowed };
-        disk.begin_with(&UnitOptions { conflicts, ..UnitOptions::default() })
+        let options = UnitOptions { conflicts, ..UnitOptions::default() };
+        let Some(made) = made else { return disk.begin_with(&options) };
+        let label = UnitLabel { label: made.to_owned(), ..UnitLabel::default() };
+        disk.begin_labelled(&label, &options).map_err(|error| match error.kind() {
+            ErrorKind::Exists => Error::new(ErrorKind::Exists, format!("it is being received already: {error}")),
+            _ => error,
+        })
     }
 
     fn new_volume(disk: &Disk, info: &StreamInfo, names: (String, String)) -> Result<Open> {
@@ -225,21 +232,22 @@ impl Open {
         }
         // Before anything is made.
         check_names(&disk.inner().core.lock(), Some(&names.0), &names.1)?;
-        remove_remnant(disk, &temporary)?;
+        let mut unit = Open::begin_unit(disk, false, Some(&temporary))?;
         let options = VolumeOptions { bytes: 0, block_bytes: info.block_bytes, compression: info.compression };
-        let volume = disk.create_volume(&temporary, &options)?;
-        let begun = Open::begin_unit(disk, false).and_then(|mut unit| {
-            unit.end_with(ending(&volume))?;
-            unit.resize(&volume, info.bytes)?;
-            Ok(unit)
-        });
-        match begun {
-            Ok(unit) => Ok(Open { made: Some(temporary), ..Open::new(info, unit, volume, names) }),
+        let made = remove_remnant(disk, &temporary).and_then(|()| disk.create_volume(&temporary, &options));
+        let volume = match made {
+            Ok(volume) => volume,
             Err(error) => {
-                let _ = disk.delete_volume(&temporary);
-                Err(error)
+                unit.abort();
+                return Err(error);
             }
+        };
+        let begun = unit.end_with(ending(&volume)).and_then(|()| unit.resize(&volume, info.bytes));
+        if let Err(error) = begun {
+            give_up(disk, &temporary, unit);
+            return Err(error);
         }
+        Ok(Open { made: Some(temporary), ..Open::new(info, unit, volume, names) })
     }
 
     fn old_volume(
@@ -256,7 +264,7 @@ impl Open {
         let base = disk.base_of(&volume, base)?;
         check_names(&disk.inner().core.lock(), None, &names.1)?;
         // Who gives up changes must know all of them: what changes later is a conflict.
-        let mut unit = Open::begin_unit(disk, force)?;
+        let mut unit = Open::begin_unit(disk, force, None)?;
         let stale = volume.changes_since(&base)?;
         let changed = !stale.is_empty() || volume.size()? != base.size()?;
         if changed && !force {
@@ -336,6 +344,13 @@ impl Open {
     fn reached(&mut self, position: u64) {
         self.position = self.position.max(position);
     }
+}
+
+/// As if the new volume had never been. Its unit ends last: until then nobody else makes one of that name.
+fn give_up(disk: &Disk, name: &str, unit: Unit) {
+    // If it cannot be deleted it stays as after a crash. What failed before is told, not this.
+    let _ = disk.delete_volume(name);
+    unit.abort();
 }
 
 /// What a crash left of an earlier receive: a volume without a byte.

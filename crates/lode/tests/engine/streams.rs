@@ -410,6 +410,33 @@ fn what_others_do_meanwhile_is_a_conflict_at_the_commit() {
 
 /// One commit in a single batch, and one in a chain of them, cut at every call of the medium.
 #[test]
+fn one_at_a_time_receives_a_new_volume() {
+    let (_, full, _) = two_generations();
+    let (medium, disk) = small(2);
+    let mut first = disk.receiver(&ReceiveOptions::default()).unwrap();
+    first.take_in(&mut &full[..], &mut |_, _| {}).unwrap();
+    for _ in 0..2 {
+        let refused = receive(&disk, &full).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Exists, "{refused}");
+        assert!(refused.to_string().contains("being received already"), "{refused}");
+    }
+    let other = ReceiveOptions { volume: Some("other".into()), snapshot: Some("b".into()), force: false };
+    receive_with(&disk, &full, &other).unwrap();
+    first.commit().unwrap();
+    assert!(content(&disk.volume("v").unwrap()) == content(&disk.volume("other").unwrap()));
+    // Given up, another one may.
+    let again = ReceiveOptions { volume: Some("again".into()), snapshot: Some("c".into()), force: false };
+    let mut first = disk.receiver(&again).unwrap();
+    first.take_in(&mut &full[..], &mut |_, _| {}).unwrap();
+    drop(first);
+    assert!(disk.units().unwrap().is_empty());
+    receive_with(&disk, &full, &again).unwrap();
+    assert!(disk.units().unwrap().is_empty());
+    disk.close().unwrap();
+    sound(medium);
+}
+
+#[test]
 fn a_crash_while_receiving_leaves_all_or_nothing() {
     let (_, a) = disk(1, 64, 256 << 10);
     for (bytes, unit_memory_bytes) in [(3000, 8 << 20), (150_000, 16 << 10)] {
