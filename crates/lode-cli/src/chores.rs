@@ -2,7 +2,7 @@
 //! of snapshots are kept.
 
 use crate::text;
-use lode::Disk;
+use lode::{Disk, Result};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
@@ -21,25 +21,31 @@ pub fn when(now: u64) -> String {
     humantime::format_rfc3339_seconds(SystemTime::UNIX_EPOCH + Duration::from_nanos(now)).to_string()
 }
 
+/// Does what is due, each whether or not the other fails. Gives back what failed.
+fn look(disk: &Disk, now: u64) -> String {
+    let told = |what: &str, done: Result<()>| done.err().map(|error| format!("{what}: {error}"));
+    let leases = told("ending units", disk.end_leases(now).map(drop));
+    let schedules = told("schedules of snapshots", disk.run_schedules(now, &when).map(drop));
+    leases.into_iter().chain(schedules).collect::<Vec<_>>().join("; ")
+}
+
 impl Chores {
     /// Looks now and then, unless the disk is open for reading only.
     pub fn start(disk: &Disk, read_only: bool) -> Chores {
         let (stop, stopped) = channel();
         let disk = disk.clone();
-        let look = move || {
+        let looking = move || {
             let mut told = String::new();
             while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-                let now = crate::now();
-                let done = disk.end_leases(now).and_then(|_| disk.run_schedules(now, &when));
+                let words = look(&disk, crate::now());
                 // What goes on failing is told once.
-                let words = done.map_or_else(|error| error.to_string(), |_| String::new());
                 if words != told && !words.is_empty() {
-                    eprintln!("lode: schedules and leases: {}", text::safe(&words));
+                    eprintln!("lode: {}", text::safe(&words));
                 }
                 told = words;
             }
         };
-        let start = || std::thread::Builder::new().name("chores".into()).spawn(look).ok();
+        let start = || std::thread::Builder::new().name("chores".into()).spawn(looking).ok();
         Chores { stop: Some(stop), thread: if read_only { None } else { start() } }
     }
 
@@ -50,5 +56,40 @@ impl Chores {
             // It has no panic that could be acted on.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::look;
+    use lode::{Disk, FormatOptions, OpenOptions, SnapshotSchedule, UnitLabel, UnitOptions, VolumeOptions};
+    use lode_media::fault::{FaultMedium, FaultPlan, FaultPoint, Lasting};
+    use lode_media::{ErrorKind, Geometry, ram::RamMedium};
+    use std::sync::Arc;
+
+    #[test]
+    fn a_unit_that_cannot_be_read_holds_up_no_schedule() {
+        let geometry = Geometry { zones: 64, zone_bytes: 1 << 20, append_align: 4096, devices: 1 };
+        let medium = Arc::new(FaultMedium::new(RamMedium::new(geometry), FaultPlan::new(1)));
+        Disk::format(medium.clone(), &FormatOptions { disk_id: 7 }).expect("it is formatted");
+        let options = OpenOptions { background: false, cache_bytes: 0, ..OpenOptions::default() };
+        let disk = Disk::open(medium.clone(), &options).expect("it opens");
+        let size = VolumeOptions { bytes: 1 << 20, ..VolumeOptions::default() };
+        let data = disk.create_volume("data", &size).expect("there is room");
+        let label = UnitLabel { label: "job".into(), until: 1, ..UnitLabel::default() };
+        let mut unit = disk.begin_labelled(&label, &UnitOptions::default()).expect("there is room");
+        unit.write_at(&data, 0, &[1; 4096]).and_then(|()| unit.barrier(b"")).expect("there is room");
+        let every = SnapshotSchedule { name: "often".into(), every: 1 << 30, keep: 2, volumes: Vec::new() };
+        disk.set_schedule(&every).expect("there is room");
+        drop(unit);
+        disk.close().expect("it closes");
+        let disk = Disk::open(medium.clone(), &options).expect("it opens");
+        medium.fail(FaultPoint::Read, 1, Lasting::Forever, ErrorKind::Io);
+        let words = look(&disk, 1 << 40);
+        assert!(words.starts_with("ending units: "), "{words}");
+        assert_eq!(disk.snapshots().len(), 1, "{words}");
+        medium.heal();
+        assert_eq!(look(&disk, 1 << 40), "");
+        assert!(disk.units().expect("they are readable").is_empty());
     }
 }
