@@ -136,21 +136,25 @@ fn ended(name: &str) -> Failure {
 
 /// Commits a unit by its name.
 pub(super) fn commit(disk: &Disk, name: &str) -> Result<()> {
-    with(disk, name, |open| {
-        open.as_mut().ok_or_else(|| ended(name))?.try_commit().map_err(|error| {
-            Failure::from(error).during(format!("unit {}: nothing was changed, it is still open", text::safe(name)))
-        })?;
-        *open = None;
-        Ok(())
-    })
+    with(disk, name, |open| commit_open(open, name))
+}
+
+fn commit_open(open: &mut Option<Unit>, name: &str) -> Result<()> {
+    open.as_mut().ok_or_else(|| ended(name))?.try_commit().map_err(|error| {
+        Failure::from(error).during(format!("unit {}: nothing was changed, it is still open", text::safe(name)))
+    })?;
+    *open = None;
+    Ok(())
 }
 
 /// Aborts a unit by its name.
 pub(super) fn abort(disk: &Disk, name: &str) -> Result<()> {
-    with(disk, name, |open| {
-        open.take().ok_or_else(|| ended(name))?.abort();
-        Ok(())
-    })
+    with(disk, name, |open| abort_open(open, name))
+}
+
+fn abort_open(open: &mut Option<Unit>, name: &str) -> Result<()> {
+    open.take().ok_or_else(|| ended(name))?.abort();
+    Ok(())
 }
 
 #[derive(Serialize)]

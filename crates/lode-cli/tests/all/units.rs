@@ -149,7 +149,7 @@ fn of_those_who_end_a_unit_at_once_one_does() {
     let socket = scratch.socket();
     let disk = disk(&scratch);
     let serving = Serving::start(&disk, &socket.0, &[]);
-    for round in 0..20 {
+    for round in 0..5 {
         let mut bound = Client::connect(&socket.0, "data?unit=job").unwrap();
         bound.write(0, &[round + 1; 4096], false).unwrap();
         let end = |command: &str| {

@@ -1,6 +1,6 @@
-//! A unit that a program left behind, without a label.
+//! Units that somebody else ends, and one that a program left behind without a label.
 
-use super::commit;
+use super::{abort_open, commit, commit_open};
 use crate::failure::Code;
 use lode::{Disk, FormatOptions, OpenOptions, Survive, UnitConflicts, UnitOptions, VolumeOptions};
 use lode_media::{Geometry, ram::RamMedium};
@@ -28,4 +28,12 @@ fn a_unit_without_a_label_outlives_a_commit_that_is_refused() {
     let disk = open();
     let units: Vec<_> = disk.units().expect("they are readable").into_iter().map(|unit| unit.id).collect();
     assert_eq!(units, [number]);
+}
+
+#[test]
+fn who_comes_too_late_is_told() {
+    for end in [commit_open, abort_open] {
+        let late = end(&mut None, "job").expect_err("it has ended");
+        assert_eq!(late.code(), Code::NotFound, "{}", late.words());
+    }
 }
