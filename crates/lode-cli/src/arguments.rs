@@ -160,6 +160,17 @@ mod tests {
         assert_eq!(wrong.collect::<Vec<_>>(), Vec::<&&str>::new(), "in a name it is %3F");
     }
 
+    /// As wide as clap makes lines where there is no terminal; what is longer it breaks in odd places.
+    #[test]
+    fn help_has_no_lines_that_would_be_broken() {
+        let mut texts = Vec::new();
+        every(&Arguments::command(), &mut texts);
+        // Not what is to be copied as it is.
+        let lines = texts.iter().flat_map(|text| text.lines()).filter(|line| !line.starts_with("  "));
+        let long: Vec<&str> = lines.filter(|line| line.chars().count() > 100).collect();
+        assert!(texts.len() > 20 && long.is_empty(), "{long:?}");
+    }
+
     fn innermost(command: &clap::Command, found: &mut Vec<(String, bool)>) {
         if command.get_subcommands().next().is_none() {
             let has = command.get_arguments().any(|argument| argument.get_id() == "disk");

@@ -116,6 +116,11 @@ impl Volumes {
     pub fn new(disk: Disk, read_only: bool, shelf: Arc<Shelf>) -> Self {
         Volumes { disk, read_only, shelf }
     }
+
+    /// A volume and the label of a unit. The name of a volume may look like that, too; then it is meant.
+    fn in_unit<'a>(&self, name: &'a str) -> Option<(&'a str, &'a str)> {
+        name.split_once(IN_UNIT).filter(|_| self.disk.volume(name).is_err())
+    }
 }
 
 impl Exports for Volumes {
@@ -124,14 +129,16 @@ impl Exports for Volumes {
         for snapshot in self.disk.snapshots() {
             names.extend(snapshot.volumes.iter().map(|volume| format!("{volume}@{}", snapshot.name)));
         }
-        for label in self.disk.units().map_err(refused)?.into_iter().map(|unit| unit.label).filter(|l| !l.is_empty()) {
+        // Units that cannot be read hide no volumes.
+        let units = self.disk.units().unwrap_or_default();
+        for label in units.into_iter().map(|unit| unit.label).filter(|label| !label.is_empty()) {
             names.extend(self.disk.volume_names().iter().map(|volume| format!("{volume}{IN_UNIT}{label}")));
         }
         Ok(names)
     }
 
     fn open(&self, name: &str) -> Outcome<Arc<dyn Export>> {
-        if let Some((name, label)) = name.split_once(IN_UNIT) {
+        if let Some((name, label)) = self.in_unit(name) {
             let volume = self.disk.volume(name).map_err(refused)?;
             let shared = if self.read_only {
                 self.shelf.resume(&self.disk, label)
@@ -149,7 +156,7 @@ impl Exports for Volumes {
     }
 
     fn contexts(&self, name: &str) -> Outcome<Vec<String>> {
-        if name.contains(IN_UNIT) {
+        if self.in_unit(name).is_some() {
             return Ok(Vec::new());
         }
         let volume = self.disk.volume(name).map_err(refused)?;

@@ -12,12 +12,13 @@ Examples:
   lode bench fill --device /dev/sdx   on a block device, WHICH IS OVERWRITTEN
   lode bench --json > figures.json
 
-Benches: fill commit1 commit1x4 commit16 batch16 read-cold read-hot unit open memory clean bytes stall nbd
+Benches: fill commit1 commit1x4 commit16 batch16 read-cold read-hot unit open memory clean bytes
+stall nbd
 
-Each side is measured in the same run, in interleaved rounds, on files whose every extent has been written
-before; the figures are medians. `ratio` is what is compared with `bar`: lode divided by peer, or
-lode's own figure where the bar is an absolute one. `nbd` needs fio, nbdkit and qemu-nbd; `unit-overhead` valgrind.
-Exit code 0: every bar met. 1: one was missed.";
+Each side is measured in the same run, in interleaved rounds, on files whose every extent has been
+written before; the figures are medians. `ratio` is what is compared with `bar`: lode divided by
+peer, or lode's own figure where the bar is an absolute one. `nbd` needs fio, nbdkit and qemu-nbd;
+`unit-overhead` valgrind. Exit code 0: every bar met. 1: one was missed.";
 
 /// What `lode bench` takes.
 #[derive(clap::Args)]

@@ -17,9 +17,10 @@ Examples:
   lode clone merge disk.lode try
   lode clone drop disk.lode try
 
-A clone is a unit that sees a snapshot: made in no time, it costs what is written to it. Its volumes are the
-exports VOLUME?unit=NAME of `lode serve` (in a URI, VOLUME%3Funit=NAME). It lives, through restarts and crashes, until what was written to it
-is merged into the volumes as they are then, all at once, or dropped. The snapshot's name may be deleted before.";
+A clone is a unit that sees a snapshot: made in no time, it costs what is written to it. Its volumes
+are the exports VOLUME?unit=NAME of `lode serve` (in a URI, VOLUME%3Funit=NAME). It lives, through
+restarts and crashes, until what was written to it is merged into the volumes as they are then, all
+at once, or dropped. The snapshot's name may be deleted before.";
 
 /// What `lode clone` takes.
 #[derive(Subcommand)]

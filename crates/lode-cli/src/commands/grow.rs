@@ -10,10 +10,10 @@ Examples:
   lode grow disk.lode 20GiB
   lode grow /dev/sdx
 
-Adds zones at the end; a file is made longer, with its space reserved. Without a size the disk takes all
-of a device, or of a file, that has become larger. A disk never becomes smaller. Interrupted, it has its
-old size or the new one. How far it can grow depends on the size of its zones, which was chosen by its
-first size.";
+Adds zones at the end; a file is made longer, with its space reserved. Without a size the disk takes
+all of a device, or of a file, that has become larger. A disk never becomes smaller. Interrupted, it
+has its old size or the new one. How far it can grow depends on the size of its zones, which was
+chosen by its first size.";
 
 /// What `lode grow` takes.
 #[derive(clap::Args)]

@@ -18,9 +18,9 @@ Examples:
   lode import disk.lode data image.raw
   zcat image.raw.gz | lode import disk.lode data -
 
-The volume becomes the content of the file, followed by zeros; it is made if it is absent. Killed at any
-moment, it holds its old content or its new one, never a mixture. The old content takes space until the
-new one is in.";
+The volume becomes the content of the file, followed by zeros; it is made if it is absent. Killed at
+any moment, it holds its old content or its new one, never a mixture. The old content takes space
+until the new one is in.";
 
 /// The block size of a volume that import makes.
 const BLOCK: u32 = 4096;

@@ -19,9 +19,9 @@ Examples:
   lode list move disk.lode 3 --after 1
   lode list delete disk.lode 1
 
-An ordered list is blocks in an order that its clients choose. Lists and blocks are named by numbers,
-which they keep wherever they move. The lists themselves are in an order, too. Programs that insert,
-remove and move single blocks use the library.";
+An ordered list is blocks in an order that its clients choose. Lists and blocks are named by
+numbers, which they keep wherever they move. The lists themselves are in an order, too. Programs
+that insert, remove and move single blocks use the library.";
 
 /// What `lode list` takes.
 #[derive(Subcommand)]

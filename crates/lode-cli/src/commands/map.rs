@@ -17,9 +17,10 @@ Examples:
   lode map disk.lode --svg disk.svg && xdg-open disk.svg
   lode map disk.lode --json | jq '[.zones[].snapshots] | add'
 
-Each character, or each cell of the drawing, is a zone (of a large disk, several): what lives in it of which
-volume, what only snapshots see, what belongs to open units, tables, and what is dead and will be cleaned.
-The drawing also shows how long ago each zone was filled. Reads all tables; the disk is not written to.";
+Each character, or each cell of the drawing, is a zone (of a large disk, several): what lives in it
+of which volume, what only snapshots see, what belongs to open units, tables, and what is dead and
+will be cleaned. The drawing also shows how long ago each zone was filled. Reads all tables; the
+disk is not written to.";
 
 /// What `lode map` takes.
 #[derive(clap::Args)]

@@ -15,9 +15,9 @@ Examples:
   lode receive backup.lode -i first-part.stream -i rest.stream
 
 A full stream makes a new volume. An incremental one changes a volume that is still what the older
-snapshot saw; --force gives up what was changed since. Either way the volume and its snapshot are there
-when everything has arrived and is on stable storage; killed before, nothing has changed, except that an
-empty volume NAME.receiving may be left, which the next receive removes.";
+snapshot saw; --force gives up what was changed since. Either way the volume and its snapshot are
+there when everything has arrived and is on stable storage; killed before, nothing has changed,
+except that an empty volume NAME.receiving may be left, which the next receive removes.";
 
 /// What `lode receive` takes.
 #[derive(clap::Args)]

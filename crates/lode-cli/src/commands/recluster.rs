@@ -11,8 +11,8 @@ Examples:
   lode recluster disk.lode
   lode recluster disk.lode data
 
-Blocks that were overwritten at random lie scattered, which makes reading in order slow. This moves what lies
-scattered, in order, and leaves the rest as it is. Interrupted, it has done a part.";
+Blocks that were overwritten at random lie scattered, which makes reading in order slow. This moves
+what lies scattered, in order, and leaves the rest as it is. Interrupted, it has done a part.";
 
 /// What `lode recluster` takes.
 #[derive(clap::Args)]

@@ -9,9 +9,9 @@ const AFTER: &str = "\
 Examples:
   lode check disk.lode || lode repair disk.lode
 
-A disk that has lost what it knows to have been durable is not opened for writing by itself. The state
-before the damage can be read (`export`, `serve --read-only`); `repair` makes that state the newest
-one. Copy the image first: what lies behind the damage is given up for good.";
+A disk that has lost what it knows to have been durable is not opened for writing by itself. The
+state before the damage can be read (`export`, `serve --read-only`); `repair` makes that state the
+newest one. Copy the image first: what lies behind the damage is given up for good.";
 
 /// What `lode repair` takes.
 #[derive(clap::Args)]

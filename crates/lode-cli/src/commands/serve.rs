@@ -28,30 +28,33 @@ Examples:
   qemu-img map --output=json --image-opts driver=nbd,export=data@tuesday,server.type=unix,\
 server.path=/tmp/lode.sock,x-dirty-bitmap=lode:changed:monday
 
-The name of an export is the name of its volume; VOLUME@SNAPSHOT is the volume as a snapshot sees it, and
-VOLUME?unit=LABEL as a unit sees it, for reading and writing (`lode unit`, `lode clone`); in a URI that is
-VOLUME%3Funit=LABEL. A reply to a write means that it survives kill -9 of this server; a reply to a flush, or
-to a write with FUA, that it survives a power cut. SIGTERM and SIGINT let running requests finish (at most
---drain seconds) and close the disk. The unix socket can be used by its owner only.
+The name of an export is the name of its volume; VOLUME@SNAPSHOT is the volume as a snapshot sees
+it, and VOLUME?unit=LABEL as a unit sees it, for reading and writing (`lode unit`, `lode clone`); in
+a URI that is VOLUME%3Funit=LABEL. A reply to a write means that it survives kill -9 of this server;
+a reply to a flush, or to a write with FUA, that it survives a power cut. SIGTERM and SIGINT let
+running requests finish (at most --drain seconds) and close the disk. The unix socket can be used by
+its owner only.
 
-The metadata context lode:changed:SNAPSHOT tells what of an export changed since an older snapshot of its
-volume: flag 1 where something did. Of VOLUME@SNAPSHOT it never changes, so a backup copies from there; of a
-volume in use a reply tells what was written before it was asked for. It is an error once the older snapshot
-is deleted. (qemu-img map shows what has changed as \"data\": false.)
+The metadata context lode:changed:SNAPSHOT tells what of an export changed since an older snapshot
+of its volume: flag 1 where something did. Of VOLUME@SNAPSHOT it never changes, so a backup copies
+from there; of a volume in use a reply tells what was written before it was asked for. It is an
+error once the older snapshot is deleted. (qemu-img map shows what has changed as \"data\": false.)
 
-Other commands work on the disk while it is served: `lode snapshot create disk.lode monday` finds this
-server by the socket disk.lode.control, and has it run the command. So do all but create, check, repair,
-bench and a second serve. The same user, and root, may do that.
+Other commands work on the disk while it is served: `lode snapshot create disk.lode monday` finds
+this server by the socket disk.lode.control, and has it run the command. So do all but create,
+check, repair, bench and a second serve. The same user, and root, may do that.
 
-Without --socket and --listen, the socket is the one that systemd has opened for this process (LISTEN_FDS;
-docs/SYSTEMD.md has the units). TCP is neither encrypted nor authenticated, so it is for loopback addresses
-unless --allow-remote is given.
+Without --socket and --listen, the socket is the one that systemd has opened for this process
+(LISTEN_FDS; docs/SYSTEMD.md has the units). TCP is neither encrypted nor authenticated, so it is
+for loopback addresses unless --allow-remote is given.
 
-When little space is left, a line on standard error says so before any write is refused, and what could be
-dropped; and again when there is more. NBD has no words for that: a client hears only the refusal.
+When little space is left, a line on standard error says so before any write is refused, and what
+could be dropped; and again when there is more. NBD has no words for that: a client hears only the
+refusal.
 
-With --discard the image takes about what is stored in it, and zones are written out again before they are
-used. If somebody else has taken the space by then, writes of new data are refused as if the disk were full.";
+With --discard the image takes about what is stored in it, and zones are written out again before
+they are used. If somebody else has taken the space by then, writes of new data are refused as if
+the disk were full.";
 
 /// What `lode serve` takes.
 #[derive(clap::Args)]

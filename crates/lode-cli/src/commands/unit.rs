@@ -16,10 +16,10 @@ Examples:
   lode unit list disk.lode
   lode unit commit disk.lode upgrade
 
-What is written through the export VOLUME?unit=LABEL belongs to the unit LABEL, which begins with the first
-connection if it is not open: nobody else sees it before the commit, and then all of it at once. The unit
-stays open when its connections end, and after a crash, until it is committed or aborted. In a URI the question
-mark of the name is %3F.
+What is written through the export VOLUME?unit=LABEL belongs to the unit LABEL, which begins with
+the first connection if it is not open: nobody else sees it before the commit, and then all of it at
+once. The unit stays open when its connections end, and after a crash, until it is committed or
+aborted. In a URI the question mark of the name is %3F.
 
 A commit that is refused (exit code 10, see --conflicts) changes nothing, and leaves the unit open.";
 
@@ -119,7 +119,9 @@ fn with<T>(disk: &Disk, name: &str, work: impl FnOnce(&mut Option<Unit>) -> Resu
             let mut unit = Some(disk.resume_unit(number)?);
             let done = work(&mut unit);
             // Without a label it would end with its handle. In a server nobody can take it up before the next start.
-            unit.map(std::mem::forget);
+            if let Some(unit) = unit {
+                std::mem::forget(unit);
+            }
             done
         }
         (found, _, Some(shelf)) => {

@@ -14,7 +14,8 @@ Examples:
   lode volume resize disk.lode data --size 8GiB
   lode volume list disk.lode
 
-Volumes are thin: together they may be larger than the disk, and use space only where they are written.";
+Volumes are thin: together they may be larger than the disk, and use space only where they are
+written.";
 
 /// What `lode volume` takes.
 #[derive(Subcommand)]

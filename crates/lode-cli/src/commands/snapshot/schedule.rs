@@ -17,9 +17,10 @@ Examples:
   lode snapshot schedule list disk.lode
   lode snapshot schedule remove disk.lode hourly
 
-The disk keeps its schedules. While it is served, its server takes each snapshot when it is due, and deletes the
-oldest of a schedule when there are more than it keeps. `lode snapshot schedule run` does so once, for disks that
-are not served. A snapshot is named SCHEDULE-TIME; one that a person took is never deleted.";
+The disk keeps its schedules. While it is served, its server takes each snapshot when it is due, and
+deletes the oldest of a schedule when there are more than it keeps. `lode snapshot schedule run`
+does so once, for disks that are not served. A snapshot is named SCHEDULE-TIME; one that a person
+took is never deleted.";
 
 /// What `lode snapshot schedule` takes.
 #[derive(Subcommand)]

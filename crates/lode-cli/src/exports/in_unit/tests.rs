@@ -96,3 +96,11 @@ fn a_unit_that_broke_before_its_first_barrier_is_gone_and_begins_anew() {
     bench.connect().write(0, &[3; 100], Durability::Process).expect("this is another unit");
     assert!(export.flush().is_err(), "which is not the one of this connection");
 }
+
+#[test]
+fn a_volume_that_is_called_like_one_in_a_unit_is_itself() {
+    let bench = Bench::new();
+    bench.disk.create_volume(UNIT, &VolumeOptions { bytes: 4096, ..VolumeOptions::default() }).expect("there is room");
+    assert_eq!(bench.connect().size(), 4096);
+    assert!(bench.disk.units().expect("they are readable").is_empty());
+}
