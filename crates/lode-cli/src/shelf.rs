@@ -1,6 +1,7 @@
 //! Units that several have in hand at once: connections that are bound to one, and commands that commit or abort it.
 //!
-//! The disk hands out a unit once. What is on the shelf is shared; when the last one lets go of it, the disk keeps it.
+//! The disk hands out a unit once. What is on the shelf is shared; when the last one lets go of it, the disk keeps it. One
+//! that began here and was not written to ends then: whoever only looks, or mistypes a label, leaves nothing.
 //!
 //! A *change* has a number. A barrier covers all changes before it, whoever made them. An operation that fails half-way
 //! takes the unit back to its last barrier: what was changed since is *lost*, and whoever waits for it is told so.
@@ -27,6 +28,7 @@ pub struct Shared(Mutex<Held>);
 pub struct Held {
     /// The unit; nothing once it has ended.
     pub unit: Option<Unit>,
+    began_here: bool,
     /// Changes so far; how many of them lie before the last barrier, which is at this position; how many are lost, or
     /// were covered before others were lost.
     changes: u64,
@@ -40,6 +42,15 @@ impl Shared {
     pub fn lock(&self) -> MutexGuard<'_, Held> {
         // A panic while it was held has left the unit as its own rules demand.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let held = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if held.began_here && held.changes == 0 {
+            held.unit.take().into_iter().for_each(Unit::abort);
+        }
     }
 }
 
@@ -101,18 +112,20 @@ impl Held {
 impl Shelf {
     /// The unit with this label. `NotFound`.
     pub fn resume(&self, disk: &Disk, label: &str) -> Result<Arc<Shared>> {
-        self.get(label, || disk.resume(label))
+        self.get(label, || Ok((disk.resume(label)?, false)))
     }
 
     /// The same; it begins if there is none.
     pub fn resume_or_begin(&self, disk: &Disk, label: &UnitLabel) -> Result<Arc<Shared>> {
         self.get(&label.label, || match disk.resume(&label.label) {
-            Err(error) if error.kind() == ErrorKind::NotFound => disk.begin_labelled(label, &UnitOptions::default()),
-            found => found,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                Ok((disk.begin_labelled(label, &UnitOptions::default())?, true))
+            }
+            found => Ok((found?, false)),
         })
     }
 
-    fn get(&self, label: &str, take: impl Fn() -> Result<Unit>) -> Result<Arc<Shared>> {
+    fn get(&self, label: &str, take: impl Fn() -> Result<(Unit, bool)>) -> Result<Arc<Shared>> {
         let entries = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let began = Instant::now();
         loop {
@@ -123,8 +136,9 @@ impl Shelf {
             }
             let mut shelf = entries();
             match take() {
-                Ok(unit) => {
-                    let shared = Arc::new(Shared(Mutex::new(Held { unit: Some(unit), ..Held::default() })));
+                Ok((unit, began_here)) => {
+                    let held = Held { unit: Some(unit), began_here, ..Held::default() };
+                    let shared = Arc::new(Shared(Mutex::new(held)));
                     shelf.retain(|_, shared| shared.strong_count() > 0);
                     shelf.insert(label.to_owned(), Arc::downgrade(&shared));
                     return Ok(shared);

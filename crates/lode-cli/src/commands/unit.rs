@@ -19,7 +19,8 @@ Examples:
 What is written through the export VOLUME?unit=LABEL belongs to the unit LABEL, which begins with
 the first connection if it is not open: nobody else sees it before the commit, and then all of it at
 once. The unit stays open when its connections end, and after a crash, until it is committed or
-aborted. In a URI the question mark of the name is %3F.
+aborted. In a URI the question mark of the name is %3F. A unit that began so and was not written to
+ends with its last connection.
 
 A commit that is refused (exit code 10, see --conflicts) changes nothing, and leaves the unit open.";
 

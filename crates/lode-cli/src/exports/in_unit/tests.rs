@@ -104,3 +104,21 @@ fn a_volume_that_is_called_like_one_in_a_unit_is_itself() {
     assert_eq!(bench.connect().size(), 4096);
     assert!(bench.disk.units().expect("they are readable").is_empty());
 }
+
+#[test]
+fn who_only_looks_leaves_no_unit() {
+    let bench = Bench::new();
+    let labels = || -> Vec<String> {
+        bench.disk.units().expect("they are readable").into_iter().map(|unit| unit.label).collect()
+    };
+    let (one, two) = (bench.connect(), bench.connect());
+    assert_eq!((at(&*one, 0), labels()), (0, vec!["job".to_owned()]));
+    drop(one);
+    assert_eq!(labels(), ["job"], "the other is still there");
+    drop(two);
+    assert!(labels().is_empty());
+    bench.connect().write(0, &[1; 512], Durability::Process).expect("there is room");
+    assert_eq!(labels(), ["job"]);
+    drop(bench.connect());
+    assert_eq!((labels(), at(&*bench.connect(), 0)), (vec!["job".to_owned()], 1));
+}
