@@ -129,8 +129,8 @@ impl Exports for Volumes {
         for snapshot in self.disk.snapshots() {
             names.extend(snapshot.volumes.iter().map(|volume| format!("{volume}@{}", snapshot.name)));
         }
-        // Units that cannot be read hide no volumes.
-        let units = self.disk.units().unwrap_or_default();
+        // Units that cannot be read hide no volumes. On a disk that is only read none can be taken up.
+        let units = if self.read_only { Vec::new() } else { self.disk.units().unwrap_or_default() };
         for label in units.into_iter().map(|unit| unit.label).filter(|label| !label.is_empty()) {
             names.extend(self.disk.volume_names().iter().map(|volume| format!("{volume}{IN_UNIT}{label}")));
         }
@@ -140,14 +140,12 @@ impl Exports for Volumes {
     fn open(&self, name: &str) -> Outcome<Arc<dyn Export>> {
         if let Some((name, label)) = self.in_unit(name) {
             let volume = self.disk.volume(name).map_err(refused)?;
-            let shared = if self.read_only {
-                self.shelf.resume(&self.disk, label)
-            } else {
-                let label = UnitLabel { label: label.to_owned(), made: crate::now(), ..UnitLabel::default() };
-                self.shelf.resume_or_begin(&self.disk, &label)
-            };
-            let shared = shared.map_err(refused)?;
-            let read_only = self.read_only || volume.is_snapshot();
+            if self.read_only {
+                return Err(ExportError::new(ExportErrorKind::Denied, "units are not taken up for reading only"));
+            }
+            let label = UnitLabel { label: label.to_owned(), made: crate::now(), ..UnitLabel::default() };
+            let shared = self.shelf.resume_or_begin(&self.disk, &label).map_err(refused)?;
+            let read_only = volume.is_snapshot();
             return Ok(Arc::new(InUnit { disk: self.disk.clone(), volume, shared, read_only }));
         }
         let volume = self.disk.volume(name).map_err(refused)?;

@@ -122,3 +122,16 @@ fn who_only_looks_leaves_no_unit() {
     drop(bench.connect());
     assert_eq!((labels(), at(&*bench.connect(), 0)), (vec!["job".to_owned()], 1));
 }
+
+#[test]
+fn a_disk_that_is_only_read_offers_no_units() {
+    let bench = Bench::new();
+    bench.connect().write(0, &[1; 512], Durability::Power).expect("there is room");
+    assert_eq!(bench.volumes.list().expect("it is readable"), ["data", UNIT]);
+    bench.disk.close().expect("it closes");
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let disk = Disk::open(bench.medium, &options).expect("it opens");
+    let volumes = Volumes::new(disk, true, Arc::new(Shelf::default()));
+    assert_eq!(volumes.list().expect("it is readable"), ["data"]);
+    assert!(volumes.open(UNIT).is_err());
+}
