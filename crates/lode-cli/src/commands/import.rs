@@ -46,7 +46,7 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
     image::closing(image::open(&arguments.disk)?, |disk| {
         let (volume, made) = volume(disk, &arguments.name)?;
         let outcome = fill(disk, &volume, source);
-        if outcome.is_err() && made {
+        if outcome.is_err() && made && is_empty(disk, &arguments.name, &volume) {
             // Not here before, so not here afterwards. What failed is told, not what failed then.
             let _ = disk.delete_volume(&arguments.name).and_then(|_| disk.flush(Survive::Power));
         }
@@ -55,6 +55,11 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
         output::line(format!("{name}: {} imported", size::show(bytes)))?;
         Ok(Code::Done)
     })
+}
+
+/// Whether nobody has given it a size since it was made, or put another one in its place.
+fn is_empty(disk: &Disk, name: &str, made: &Volume) -> bool {
+    disk.volume(name).is_ok_and(|found| found.list() == made.list() && found.bytes() == 0)
 }
 
 fn volume(disk: &Disk, name: &str) -> Result<(Volume, bool)> {
@@ -127,6 +132,9 @@ impl<'a> Target<'a> {
         let bytes = volume.bytes();
         if bytes > 0 {
             unit.discard(volume, 0, bytes)?;
+        } else {
+            // What somebody else brings in meanwhile is replaced, too.
+            unit.resize(volume, 0)?;
         }
         Ok(Target { unit, volume, bytes, grows: bytes == 0 })
     }

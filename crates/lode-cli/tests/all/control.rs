@@ -317,3 +317,49 @@ fn a_server_without_a_control_socket_says_so_and_serves() {
     serving.stop();
     assert_eq!(std::fs::read(control(&disk)).unwrap(), b"precious");
 }
+
+#[test]
+fn of_two_imports_at_once_the_later_one_counts_and_none_undoes_the_other() {
+    let scratch = Scratch::new();
+    let socket = scratch.socket();
+    let (disk, serving) = served(&scratch, &socket.0);
+    let reserved = || json(&mut on(&disk, &["info"], &["--json"]))["reserved"].as_u64().unwrap();
+    let begin = |name: &str, bytes: &[u8]| {
+        let before = reserved();
+        let mut command = on(&disk, &["import"], &[name, "-"]);
+        let mut child = Process(command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+        let mut pipe = child.0.stdin.take().unwrap();
+        pipe.write_all(&bytes[..1_500_000]).unwrap();
+        until("the unit to begin", || reserved() > before);
+        (child, pipe)
+    };
+    let end = |(mut child, mut pipe): (Process, std::process::ChildStdin), bytes: &[u8]| {
+        pipe.write_all(&bytes[1_500_000..]).unwrap();
+        drop(pipe);
+        assert!(wait(&mut child.0, SOON).unwrap().success());
+    };
+    let exported = |name: &str| {
+        let out = scratch.path("out");
+        good(on(&disk, &["export", "--force"], &[name]).arg(&out));
+        std::fs::read(&out).unwrap()
+    };
+    let (full, mut holes) = (vec![1; 2 << 20], vec![0; 2 << 20]);
+    holes[..4096].fill(2);
+    // Neither was there when the other began.
+    let (first, second) = (begin("data", &full), begin("data", &holes));
+    end(first, &full);
+    end(second, &holes);
+    assert!(exported("data") == holes, "no mixture");
+    // The one that made the volume is interrupted when the other has filled it.
+    let ((mut first, pipe), second) = (begin("other", &holes), begin("other", &full));
+    end(second, &full);
+    first.0.kill().unwrap();
+    first.0.wait().unwrap();
+    until("the unit to end", || reserved() == 0);
+    drop(pipe);
+    // It is the last thing that a command does.
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(exported("other") == full);
+    serving.stop();
+    sound(&disk);
+}
