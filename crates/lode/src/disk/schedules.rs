@@ -1,12 +1,12 @@
 //! Schedules of snapshots: one every so often, of which so many are kept. The disk keeps the schedules; it has no clock,
 //! so somebody who has one says what time it is.
 
-use super::Inner;
 use super::options::SnapshotOptions;
 use super::space::Claim;
 use super::volumes::{LIST_RECORD, check_name};
+use super::{Core, Inner};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::records::{Form, ListMeta, ListState, Record};
+use crate::format::records::{Form, ListMeta, ListState, NAME_BYTES_MAX, Record};
 use crate::types::{ListId, Lsn, len_u32, len_u64};
 
 /// When snapshots are taken, and how many are kept.
@@ -37,21 +37,33 @@ const EVERY_MIN: u64 = 1_000_000_000;
 const KEEP_MAX: u64 = 100_000;
 /// A schedule is of at most so many volumes, if not of all.
 const VOLUMES_MAX: usize = 64;
+/// The name of a snapshot has so many bytes behind that of its schedule, at most.
+const TIME_BYTES: usize = 32;
+
+impl Core {
+    fn schedules(&self) -> impl Iterator<Item = &ListMeta> {
+        let metas = self.state.lists.values().map(|list| &list.meta);
+        metas.filter(|meta| meta.form == Form::Schedule && meta.state == ListState::There)
+    }
+
+    fn schedule_named(&self, name: &str) -> Option<ListId> {
+        self.schedules().find(|meta| meta.name == name).map(|meta| meta.list)
+    }
+}
 
 impl Inner {
     fn schedule_metas(&self) -> Vec<ListMeta> {
-        let core = self.core.lock();
-        let metas = core.state.lists.values().map(|list| &list.meta);
-        metas.filter(|meta| meta.form == Form::Schedule && meta.state == ListState::There).cloned().collect()
-    }
-
-    fn schedule_named(&self, name: &str) -> Option<ListMeta> {
-        self.schedule_metas().into_iter().find(|meta| meta.name == name)
+        self.core.lock().schedules().cloned().collect()
     }
 
     /// Makes a schedule, or changes the one of this name.
     pub(super) fn set_schedule(&self, schedule: &SnapshotSchedule) -> Result<Lsn> {
         check_name("a schedule", &schedule.name)?;
+        if schedule.name.len() + TIME_BYTES > NAME_BYTES_MAX {
+            let most = NAME_BYTES_MAX - TIME_BYTES;
+            let words = format!("a name of {} bytes: expected at most {most}, for a schedule", schedule.name.len());
+            return Err(Error::new(ErrorKind::InvalidArgument, words));
+        }
         let room = LIST_RECORD + 4 * len_u32(schedule.volumes.len());
         let sound = schedule.every >= EVERY_MIN
             && (1..=KEEP_MAX).contains(&schedule.keep)
@@ -81,8 +93,8 @@ impl Inner {
                     .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no volume named {volume}")))?,
             );
         }
-        let old = self.schedule_named(&schedule.name).map(|meta| meta.list);
         self.with_room(0, room, Claim::Urgent, |core| {
+            let old = core.schedule_named(&schedule.name);
             if old.is_none() && !core.promises(self.shape.list_charge()) {
                 return Err(self.full(core, self.shape.list_charge()));
             }
@@ -115,44 +127,62 @@ impl Inner {
 
     /// Forgets a schedule; its snapshots stay.
     pub(super) fn remove_schedule(&self, name: &str) -> Result<Lsn> {
-        let meta = self
-            .schedule_named(name)
-            .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no schedule named {name}")))?;
         self.with_room(0, LIST_RECORD, Claim::Urgent, |core| {
-            core.write_record(&Record::ListGone { list: meta.list });
-            core.writer.lsn
-        })
+            let none = || Error::new(ErrorKind::NotFound, format!("there is no schedule named {name}"));
+            let list = core.schedule_named(name).ok_or_else(none)?;
+            core.write_record(&Record::ListGone { list });
+            Ok(core.writer.lsn)
+        })?
     }
 
-    /// Does what is due at `now`. What fails, for want of space, is told and tried again the next time.
+    /// Does what is due at `now`. What fails, for want of space, holds up no other schedule; it is told, and tried again
+    /// the next time.
     pub(super) fn run_schedules(&self, now: u64, when: &dyn Fn(u64) -> String) -> Result<Scheduled> {
         let mut done = Scheduled::default();
+        let mut failed = None;
         for meta in self.schedule_metas() {
-            let schedule = self.schedule(&meta);
-            if schedule.volumes.is_empty() && !meta.members.is_empty() {
-                continue; // All of them are gone.
-            }
-            let own = || -> Vec<(String, u64)> {
-                let core = self.core.lock();
-                let snapshots = core.state.versions.names.values().filter_map(|id| core.state.lists.get(&ListId(id.0)));
-                let own = snapshots.map(|list| &list.meta).filter(|snapshot| snapshot.cut == u64::from(meta.list.0));
-                let mut own: Vec<_> = own.map(|snapshot| (snapshot.list, snapshot)).collect();
-                own.sort_unstable_by_key(|(list, _)| *list);
-                own.into_iter().map(|(_, snapshot)| (snapshot.name.clone(), snapshot.made)).collect()
-            };
-            if own().last().is_none_or(|(_, made)| made.saturating_add(schedule.every) <= now) {
-                let name = format!("{}-{}", schedule.name, when(now));
-                let options = SnapshotOptions { volumes: schedule.volumes.clone(), made: now };
-                self.take_snapshot_by(&name, &options, meta.list)?;
-                done.taken.push(name);
-            }
-            let own = own();
-            let many = len_u64(own.len()).saturating_sub(schedule.keep);
-            for (name, _) in own.into_iter().take(crate::types::index64(many)) {
-                self.delete_snapshot(&name)?;
-                done.deleted.push(name);
+            if let Err(error) = self.run_schedule(&meta, now, when, &mut done) {
+                failed.get_or_insert(error);
             }
         }
-        Ok(done)
+        failed.map_or(Ok(done), Err)
+    }
+
+    fn run_schedule(
+        &self,
+        meta: &ListMeta,
+        now: u64,
+        when: &dyn Fn(u64) -> String,
+        done: &mut Scheduled,
+    ) -> Result<()> {
+        let schedule = self.schedule(meta);
+        if schedule.volumes.is_empty() && !meta.members.is_empty() {
+            return Ok(()); // All of them are gone.
+        }
+        // Also after a clock that was ahead by more than that was set back.
+        let due = self.taken_by(meta.list).last().is_none_or(|(_, made)| now.abs_diff(*made) >= schedule.every);
+        if due {
+            let name = format!("{}-{}", schedule.name, when(now));
+            let options = SnapshotOptions { volumes: schedule.volumes.clone(), made: now };
+            self.take_snapshot_by(&name, &options, meta.list)?;
+            done.taken.push(name);
+        }
+        let own = self.taken_by(meta.list);
+        let many = len_u64(own.len()).saturating_sub(schedule.keep);
+        for (name, _) in own.into_iter().take(crate::types::index64(many)) {
+            self.delete_snapshot(&name)?;
+            done.deleted.push(name);
+        }
+        Ok(())
+    }
+
+    /// The snapshots that a schedule has taken, in that order, and when.
+    fn taken_by(&self, schedule: ListId) -> Vec<(String, u64)> {
+        let core = self.core.lock();
+        let snapshots = core.state.versions.names.values().filter_map(|id| core.state.lists.get(&ListId(id.0)));
+        let own = snapshots.map(|list| &list.meta).filter(|snapshot| snapshot.cut == u64::from(schedule.0));
+        let mut own: Vec<_> = own.map(|snapshot| (snapshot.list, snapshot)).collect();
+        own.sort_unstable_by_key(|(list, _)| *list);
+        own.into_iter().map(|(_, snapshot)| (snapshot.name.clone(), snapshot.made)).collect()
     }
 }

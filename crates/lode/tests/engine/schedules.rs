@@ -62,3 +62,32 @@ fn a_schedule_takes_what_is_due_and_keeps_so_many() {
     disk.close().unwrap();
     assert_eq!(Disk::check(medium).unwrap().problems, Vec::<String>::new());
 }
+
+#[test]
+fn a_clock_that_is_set_back_stops_no_schedule() {
+    let disk = Disk::open(medium(96, 64 << 10, 512), &quiet()).unwrap();
+    disk.set_schedule(&schedule("hourly", 10, 2, &[])).unwrap();
+    assert_eq!(run(&disk, 9_000).taken, ["hourly-9000"]);
+    assert_eq!(run(&disk, 8_995), Scheduled::default(), "a little back: soon enough");
+    assert_eq!(run(&disk, 100).taken, ["hourly-100"]);
+    assert_eq!(run(&disk, 105), Scheduled::default());
+    let next = run(&disk, 110);
+    assert_eq!((next.taken, next.deleted), (vec!["hourly-110".into()], vec!["hourly-9000".into()]), "in that order");
+}
+
+#[test]
+fn a_schedule_that_fails_holds_up_no_other() {
+    let disk = Disk::open(medium(96, 64 << 10, 512), &quiet()).unwrap();
+    for name in ["a", "b"] {
+        disk.set_schedule(&schedule(name, 10, 2, &[])).unwrap();
+    }
+    // A person has taken that name.
+    disk.take_snapshot("a-100", &SnapshotOptions::default()).unwrap();
+    let failed = disk.run_schedules(100 * SECOND, &|now| (now / SECOND).to_string()).unwrap_err();
+    assert_eq!(failed.kind(), ErrorKind::Exists);
+    assert_eq!(names(&disk), ["a-100", "b-100"]);
+    assert_eq!(run(&disk, 101).taken, ["a-101"]);
+    // A name that leaves no room for the time could never be kept.
+    let long = schedule(&"x".repeat(250), 10, 2, &[]);
+    assert_eq!(disk.set_schedule(&long).unwrap_err().kind(), ErrorKind::InvalidArgument);
+}
