@@ -9,13 +9,10 @@ mod in_unit;
 use crate::shelf::Shelf;
 use changed::Changed;
 use in_unit::InUnit;
-use lode::{Disk, ErrorKind, Lsn, Survive, Unit, UnitLabel, Volume};
+use lode::{Disk, ErrorKind, Lsn, Survive, UnitLabel, Volume};
 use lode_nbd::{Context, Durability, Export, ExportError, ExportErrorKind, Exports, Ticket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-
-/// Zeros that must stay allocated are written in pieces of this size, all in one unit.
-const ZEROS: usize = 1 << 20;
 
 /// Extents are looked up in windows of this size, so that no client can ask for a list without end.
 const WINDOW: u64 = 1 << 30;
@@ -98,19 +95,6 @@ fn survive(until: Durability) -> Survive {
     }
 }
 
-/// Writes zeros that stay allocated.
-fn write_zeros(unit: &mut Unit, volume: &Volume, offset: u64, bytes: u64) -> lode::Result<()> {
-    let zeros = vec![0; ZEROS];
-    let (mut at, mut left) = (offset, bytes);
-    while left > 0 {
-        let piece = usize::try_from(left).unwrap_or(usize::MAX).min(ZEROS);
-        unit.write_at(volume, at, &zeros[..piece])?;
-        let piece = u64::try_from(piece).expect("a piece is small");
-        (at, left) = (at + piece, left - piece);
-    }
-    Ok(())
-}
-
 impl Volumes {
     /// The volumes of `disk`.
     pub fn new(disk: Disk, read_only: bool, shelf: Arc<Shelf>) -> Self {
@@ -173,7 +157,7 @@ impl Served {
     /// Writes zeros, all of them or none.
     fn write_zeros(&self, offset: u64, bytes: u64) -> lode::Result<Lsn> {
         let mut unit = self.disk.begin()?;
-        write_zeros(&mut unit, &self.volume, offset, bytes)?;
+        unit.write_zeros(&self.volume, offset, bytes)?;
         unit.commit()
     }
 }

@@ -7,7 +7,7 @@
 //! takes the unit back to its last barrier: what was changed since is *lost*, and whoever waits for it is told so.
 
 use crate::exports::{Outcome, refused};
-use lode::{Disk, ErrorKind, Lsn, Result, Unit, UnitLabel, UnitOptions, Volume};
+use lode::{Disk, ErrorKind, Lsn, Result, Unit, UnitLabel, UnitOptions};
 use lode_nbd::{ExportError, ExportErrorKind};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -63,16 +63,16 @@ impl Held {
         work(self.unit.as_mut().ok_or_else(ended)?).map_err(refused)
     }
 
-    /// Changes something of `volume`. Gives back the number of the change.
-    pub fn change(&mut self, disk: &Disk, volume: &Volume, work: impl FnOnce(&mut Unit) -> Result<()>) -> Outcome<u64> {
+    /// Changes something. Gives back the number of the change.
+    pub fn change(&mut self, disk: &Disk, work: impl FnOnce(&mut Unit) -> Result<()>) -> Outcome<u64> {
         // Counted also if it fails: what was done of it is in front of the next barrier, too.
         self.changes += 1;
         let done = self.with(work);
-        done.inspect_err(|_| self.mend(disk, volume)).map(|()| self.changes)
+        done.inspect_err(|_| self.mend(disk)).map(|()| self.changes)
     }
 
     /// Everything up to a change lies in front of a barrier. Gives back the barrier's position.
-    pub fn cover(&mut self, disk: &Disk, volume: &Volume, change: u64) -> Outcome<Lsn> {
+    pub fn cover(&mut self, disk: &Disk, change: u64) -> Outcome<Lsn> {
         if change <= self.lost {
             let words = "an operation failed half-way, and took the unit back behind this one";
             return Err(ExportError::new(ExportErrorKind::Io, words));
@@ -82,7 +82,7 @@ impl Held {
                 let cookie = unit.cookie().to_vec();
                 unit.barrier(&cookie)
             });
-            self.position = barrier.inspect_err(|_| self.mend(disk, volume))?;
+            self.position = barrier.inspect_err(|_| self.mend(disk))?;
             self.covered = self.changes;
         }
         // Also what has a barrier counts for nothing once the unit has ended.
@@ -91,15 +91,15 @@ impl Held {
     }
 
     /// As [`Held::cover`], for all that was changed so far and is not lost.
-    pub fn cover_all(&mut self, disk: &Disk, volume: &Volume) -> Outcome<()> {
-        if self.changes > self.lost { self.cover(disk, volume, self.changes).map(drop) } else { self.with(|_| Ok(())) }
+    pub fn cover_all(&mut self, disk: &Disk) -> Outcome<()> {
+        if self.changes > self.lost { self.cover(disk, self.changes).map(drop) } else { self.with(|_| Ok(())) }
     }
 
     /// After an operation that failed: if that was half-way, the unit is what it was at its last barrier. Without one
     /// it is gone, as after a crash.
-    fn mend(&mut self, disk: &Disk, volume: &Volume) {
+    fn mend(&mut self, disk: &Disk) {
         let Some(unit) = &mut self.unit else { return };
-        if !unit.write_at(volume, 0, &[]).is_err_and(|error| error.kind() == ErrorKind::Failed) {
+        if !unit.is_broken() {
             return;
         }
         let label = unit.label().unwrap_or_default().to_owned();

@@ -39,8 +39,11 @@ use crate::types::{Kind, ListId, Location, Lsn, SnapshotId, UnitId, index, index
 use crate::volume::Volume;
 pub(crate) use barrier::Barrier;
 use shadow::{Arena, Chunks, Shadow, Shadows};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
+/// Zeros are written so many bytes at a time.
+const ZEROS: u64 = 256 << 10;
 /// The disk keeps so many chunks of ended units for new ones.
 const SPARE_CHUNKS: usize = 32;
 
@@ -93,6 +96,8 @@ pub struct Unit {
     committed: bool,
     /// Its user wants it to end.
     aborted: bool,
+    /// Its user wants it to be kept.
+    kept: bool,
 }
 
 impl Unit {
@@ -122,6 +127,7 @@ impl Unit {
             simple: false,
             committed: false,
             aborted: false,
+            kept: false,
             ended: None,
             disk,
             id,
@@ -160,9 +166,28 @@ impl Unit {
         let end = (offset + len).div_ceil(block_bytes);
         let promise = self.promise(core, volume.list(), block_bytes, offset / block_bytes, end)?;
         self.accept(promise);
-        let done = self.write_blocks(volume, offset, data, Claim::Data);
-        self.broken |= done.is_err();
-        done
+        self.write_blocks(volume, offset, data, Claim::Data)
+    }
+
+    /// As `write_at` with zeros, of any length, which takes no memory for them. All of it is promised first.
+    pub fn write_zeros(&mut self, volume: &Volume, offset: u64, bytes: u64) -> Result<()> {
+        self.alive()?;
+        self.check_range(volume, offset, bytes)?;
+        let block_bytes = u64::from(volume.block_bytes());
+        if bytes > 0 {
+            self.reserve(volume.list(), block_bytes, offset / block_bytes, (offset + bytes).div_ceil(block_bytes))?;
+        }
+        let zeros = vec![0; index64(ZEROS.min(bytes))];
+        let mut at = offset;
+        while at < offset + bytes {
+            // Only the first and the last piece end inside of a block.
+            let piece = (ZEROS - at % ZEROS).min(offset + bytes - at);
+            let done = self.write_blocks(volume, at, &zeros[..index64(piece)], Claim::Data);
+            self.broken |= done.is_err() && at > offset;
+            done?;
+            at += piece;
+        }
+        Ok(())
     }
 
     pub(crate) fn alive(&self) -> Result<()> {
@@ -248,10 +273,35 @@ impl Unit {
         Ok(Promise { space, prepaid: Reserved::default(), chunks })
     }
 
-    /// `claim`: what a spill on the way may wait for.
+    /// `claim`: what a spill on the way may wait for. What of the first and the last block stays is read before anything
+    /// is changed: damage there leaves the unit as it was.
     fn write_blocks(&mut self, volume: &Volume, offset: u64, data: &[u8], claim: Claim) -> Result<()> {
-        let (list, block_bytes) = (volume.list(), volume.block_bytes());
+        let block_bytes = volume.block_bytes();
         let mut scratch = Vec::new();
+        let size = u64::from(block_bytes);
+        let mut bases: SmallVec<[(u64, Vec<u8>); 2]> = SmallVec::new();
+        for edge in [offset, offset + len_u64(data.len())].into_iter().filter(|edge| !edge.is_multiple_of(size)) {
+            if bases.last().is_none_or(|(block, _)| *block != edge / size) {
+                let mut base = vec![0; index(block_bytes)];
+                self.read_blocks(volume, edge / size, &mut base)?;
+                bases.push((edge / size, base));
+            }
+        }
+        let done = self.write_over(volume, offset, data, &mut bases, &mut scratch, claim);
+        self.broken |= done.is_err();
+        done
+    }
+
+    fn write_over(
+        &mut self,
+        volume: &Volume,
+        offset: u64,
+        data: &[u8],
+        bases: &mut [(u64, Vec<u8>)],
+        scratch: &mut Vec<u8>,
+        claim: Claim,
+    ) -> Result<()> {
+        let (list, block_bytes) = (volume.list(), volume.block_bytes());
         let mut rest = data;
         let mut at = offset;
         while !rest.is_empty() {
@@ -259,17 +309,14 @@ impl Unit {
             let within = index64(at % u64::from(block_bytes));
             let len = rest.len().min(index(block_bytes) - within);
             let (head, tail) = rest.split_at(len);
-            let base;
-            let whole: &[u8] = if len == index(block_bytes) {
-                head
-            } else {
-                let mut buffer = vec![0; index(block_bytes)];
-                self.read_blocks(volume, block, &mut buffer)?;
-                buffer[within..within + len].copy_from_slice(head);
-                base = buffer;
-                &base
+            let whole: &[u8] = match bases.iter_mut().find(|(base, _)| *base == block) {
+                Some((_, base)) => {
+                    base[within..within + len].copy_from_slice(head);
+                    base
+                }
+                None => head,
             };
-            match pack(whole, volume.compression(), &mut scratch) {
+            match pack(whole, volume.compression(), scratch) {
                 Some(len) => self.shadow(list, block, &scratch[..len], Kind::Lz4),
                 None => self.shadow(list, block, whole, Kind::Raw),
             }
@@ -360,9 +407,7 @@ impl Unit {
         }
         for (bytes, at) in [(head, offset), (tail, last * block_bytes)] {
             if bytes > 0 {
-                let done = self.write_blocks(volume, at, &vec![0; index64(bytes)], Claim::Data);
-                self.broken |= done.is_err();
-                done?;
+                self.write_blocks(volume, at, &vec![0; index64(bytes)], Claim::Data)?;
             }
         }
         self.drop_blocks(volume.list(), first, last);

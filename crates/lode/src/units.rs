@@ -75,7 +75,8 @@ impl Disk {
     /// 1970. Gives back their numbers.
     pub fn end_leases(&self, now: u64) -> Result<Vec<UnitId>> {
         let mut ended = Vec::new();
-        for unit in self.inner().units_until(now) {
+        let (over, known) = self.inner().units_until(now);
+        for unit in over {
             match self.abort_unit(unit) {
                 Ok(()) => ended.push(unit),
                 // Somebody took it up, or ended it, meanwhile.
@@ -83,7 +84,7 @@ impl Disk {
                 Err(error) => return Err(error),
             }
         }
-        Ok(ended)
+        known.map(|()| ended)
     }
 
     /// What became of a unit: exact, or `Forgotten`. `NotFound`: there has never been such a unit.

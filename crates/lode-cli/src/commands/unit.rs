@@ -119,9 +119,9 @@ fn with<T>(disk: &Disk, name: &str, work: impl FnOnce(&mut Option<Unit>) -> Resu
         (Err(_), Some(number), _) => {
             let mut unit = Some(disk.resume_unit(number)?);
             let done = work(&mut unit);
-            // Without a label it would end with its handle. In a server nobody can take it up before the next start.
+            // Without a label it would end with its handle.
             if let Some(unit) = unit {
-                std::mem::forget(unit);
+                unit.keep();
             }
             done
         }

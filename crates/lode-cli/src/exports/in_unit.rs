@@ -24,12 +24,12 @@ impl InUnit {
     }
 
     fn change(&self, work: impl FnOnce(&mut Unit) -> lode::Result<()>) -> Outcome<Ticket> {
-        self.shared.lock().change(&self.disk, &self.volume, work).map(Ticket)
+        self.shared.lock().change(&self.disk, work).map(Ticket)
     }
 
     /// Everything up to a ticket survives such failures.
     fn until(&self, ticket: Ticket, until: Durability) -> Outcome<()> {
-        let position = self.shared.lock().cover(&self.disk, &self.volume, ticket.0)?;
+        let position = self.shared.lock().cover(&self.disk, ticket.0)?;
         self.disk.flush_up_to(position, survive(until)).map_err(refused)
     }
 }
@@ -68,7 +68,7 @@ impl Export for InUnit {
         let ticket = self.change(|unit| match may_punch {
             true => unit.discard(&self.volume, offset, bytes),
             // With the unit in hand: nobody commits it in the middle.
-            false => super::write_zeros(unit, &self.volume, offset, bytes),
+            false => unit.write_zeros(&self.volume, offset, bytes),
         })?;
         self.until(ticket, until)
     }
@@ -80,7 +80,7 @@ impl Export for InUnit {
 
     fn flush(&self) -> Outcome<()> {
         // Also what others changed, and what lies before barriers of earlier connections.
-        self.shared.lock().cover_all(&self.disk, &self.volume)?;
+        self.shared.lock().cover_all(&self.disk)?;
         self.disk.flush(Survive::Power).map(drop).map_err(refused)
     }
 

@@ -189,42 +189,46 @@ impl Inner {
         dormant.filter(|(unit, list)| asked(&core, *unit, *list)).collect()
     }
 
-    /// Reads what is known of a dormant unit only by its image.
-    fn learn(&self, unit: UnitId) {
+    /// Reads what is known of a dormant unit only by its image. An error: it may be readable the next time.
+    fn learn(&self, unit: UnitId) -> Result<()> {
         let list = match self.units.lock().get(&unit) {
-            Some(Entry { dormant: Some(held), list, .. }) if !held.learned && held.damage.is_none() => *list,
-            _ => return,
+            Some(Entry { dormant: Some(held), list, .. }) if !held.learned => *list,
+            _ => return Ok(()),
         };
         let image = self.image_of(list).and_then(|(bytes, _)| Unit::read_image(unit, &bytes));
         let mut registry = self.units.lock();
-        let Some(entry) = registry.get_mut(&unit) else { return };
-        let Some(held) = &mut entry.dormant else { return };
-        held.learned = true;
+        let Some(entry) = registry.get_mut(&unit) else { return Ok(()) };
+        let Some(held) = &mut entry.dormant else { return Ok(()) };
         match image {
-            Ok((cookie, until)) => (entry.cookie, entry.until) = (cookie, until),
-            Err(error) => held.damage = Some(error.to_string()),
+            Ok((cookie, until)) => (entry.cookie, entry.until, held.learned) = (cookie, until, true),
+            Err(error) => return Err(error),
         }
+        Ok(())
     }
 
     /// Why dormant units cannot be taken up.
     pub(crate) fn damaged_units(&self) -> Vec<String> {
-        self.dormant(|_, _, _| true).into_iter().for_each(|(unit, _)| self.learn(unit));
-        let registry = self.units.lock();
-        let damage = |entry: &Entry| entry.dormant.as_ref()?.damage.clone();
-        let told = |(unit, entry): (&UnitId, &Entry)| {
-            Some(format!("unit {} can only be aborted: {}", Name(*unit, &entry.label), damage(entry)?))
-        };
-        registry.iter().filter_map(told).collect()
+        let dormant = self.dormant(|_, _, _| true).into_iter();
+        let told = dormant.filter_map(|(unit, _)| {
+            let error = self.learn(unit).err()?;
+            let label = self.units.lock().get(&unit).map_or_else(String::new, |entry| entry.label.clone());
+            Some(format!("unit {} can only be aborted: {error}", Name(unit, &label)))
+        });
+        told.collect()
     }
 
-    /// Units that nobody has in hand and that were to be kept until some time before `now`.
-    pub(crate) fn units_until(&self, now: u64) -> Vec<UnitId> {
-        self.dormant(|_, _, _| true).into_iter().for_each(|(unit, _)| self.learn(unit));
+    /// Units that nobody has in hand and that were to be kept until some time before `now`; and why that is not known of
+    /// all.
+    pub(crate) fn units_until(&self, now: u64) -> (Vec<UnitId>, Result<()>) {
+        let mut known = Ok(());
+        for (unit, _) in self.dormant(|_, _, _| true) {
+            known = known.and(self.learn(unit));
+        }
         let registry = self.units.lock();
         let ended = registry
             .iter()
             .filter(|(_, entry)| (1..now).contains(&entry.until) && (entry.kept.is_some() || entry.dormant.is_some()));
-        ended.map(|(unit, _)| *unit).collect()
+        (ended.map(|(unit, _)| *unit).collect(), known)
     }
 
     /// Gives units that nobody has in hand a barrier, so that an opening finds them as they are. The first error, with
@@ -239,6 +243,7 @@ impl Inner {
             let Ok(mut unit) = self.resume_unit(unit) else { continue };
             let cookie = unit.cookie().to_vec();
             let barrier = unit.barrier(&cookie);
+            unit.keep();
             done = done.and(barrier.map(|_| ()));
         }
         done
@@ -256,7 +261,7 @@ impl Inner {
         let mut units = Vec::new();
         let known: Vec<_> = self.units.lock().iter().map(|(unit, entry)| (*unit, entry.list)).collect();
         for (unit, list) in known {
-            self.learn(unit);
+            let unread = self.learn(unit).err().map(|error| error.to_string());
             let registry = self.units.lock();
             let Some(entry) = registry.get(&unit) else { continue };
             let state = match (&entry.kept, &entry.dormant) {
@@ -274,7 +279,7 @@ impl Inner {
                 state,
                 snapshot: None,
                 has_barrier: list != ListId(0),
-                damage: entry.dormant.as_ref().and_then(|held| held.damage.clone()),
+                damage: entry.dormant.as_ref().and_then(|held| held.damage.clone()).or(unread),
             };
             drop(registry);
             let shadows: Vec<(ListId, u32)> = {
@@ -286,7 +291,10 @@ impl Inner {
                 shadows.filter_map(|(_, own)| Some((own, core.state.lists.get(&own)?.meta.block_bytes()))).collect()
             };
             for (own, block_bytes) in shadows {
-                info.bytes += self.mapped_blocks(own)? * u64::from(block_bytes);
+                match self.mapped_blocks(own) {
+                    Ok(blocks) => info.bytes += blocks * u64::from(block_bytes),
+                    Err(error) => info.damage = info.damage.or(Some(error.to_string())),
+                }
             }
             units.push(info);
         }
@@ -298,7 +306,7 @@ impl Inner {
         let mut registry = self.units.lock();
         let entry = registry.get_mut(&unit).ok_or_else(|| none(&unit.0.to_string()))?;
         if let Some(kept) = entry.kept.take() {
-            return Ok(*kept);
+            return Ok(kept.in_hand());
         }
         if let Some(damage) = entry.dormant.as_ref().and_then(|held| held.damage.as_ref()) {
             let name = Name(unit, &entry.label);

@@ -13,10 +13,25 @@ impl Unit {
         self.aborted = true;
     }
 
+    /// Lets go of it: it is kept for [`crate::Disk::resume_unit`] if it has a label or a barrier, and ends else.
+    pub fn keep(mut self) {
+        self.kept = true;
+    }
+
+    /// Somebody has it again.
+    pub(crate) fn in_hand(mut self) -> Unit {
+        self.kept = false;
+        self
+    }
+
+    /// An operation failed half-way: it can only be dropped, and taken up again as its last barrier left it.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
     /// Whether it ends with its handle.
     fn ends(&self) -> bool {
-        let labelled = self.label().is_some();
-        self.committed || self.aborted || self.broken || !labelled
+        self.committed || self.aborted || self.broken || !(self.kept || self.label().is_some())
     }
 
     /// It is known by its label from now on.
@@ -42,7 +57,7 @@ impl Unit {
 
     /// It cannot be gone on with, and has a label: it is again what it was at its last barrier. False: it has none.
     fn fall_back(&mut self) -> bool {
-        if !self.broken || self.committed || self.aborted || self.label().is_none() {
+        if !self.broken || self.committed || self.aborted || !(self.kept || self.label().is_some()) {
             return false;
         }
         let disk = Arc::clone(&self.disk);

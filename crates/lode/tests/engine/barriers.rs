@@ -430,11 +430,11 @@ fn a_unit_that_fails_half_way_is_what_it_was_at_its_last_barrier() {
     let tape = Tape::formatted(96, 64 << 10, 512);
     let options = lode::OpenOptions { cache_bytes: 0, ..quiet() };
     let disk = Disk::open(tape.clone(), &options).unwrap();
-    let size = VolumeOptions { bytes: 16 * BLOCK, block_bytes: 512, ..Default::default() };
+    let size = VolumeOptions { bytes: 1000 * BLOCK, block_bytes: 512, ..Default::default() };
     let volume = disk.create_volume("w", &size).unwrap();
     let bad = [0xD7; 512];
     volume.write_at(0, &[9; 16 * 512]).unwrap();
-    volume.write_at(5 * BLOCK, &bad).unwrap();
+    volume.write_at(700 * BLOCK, &bad).unwrap();
     disk.flush(Survive::Power).unwrap();
     let mut unit = disk.begin_labelled(&label("job"), &UnitOptions::default()).unwrap();
     unit.write_at(&volume, 0, &[1; 512]).unwrap();
@@ -445,7 +445,11 @@ fn a_unit_that_fails_half_way_is_what_it_was_at_its_last_barrier() {
         let at = bytes.windows(512).position(|window| window == bad).unwrap();
         bytes[at] ^= 1;
     });
-    assert_eq!(unit.write_at(&volume, 5 * BLOCK + 1, &[3]).unwrap_err().kind(), ErrorKind::Corrupt);
+    // What is found before anything is changed leaves the unit as it is.
+    let both = unit.write_at(&volume, 699 * BLOCK, &[3; 513]).unwrap_err();
+    assert_eq!((both.kind(), unit.is_broken(), block(&unit, &volume, 699)), (ErrorKind::Corrupt, false, 0));
+    assert_eq!(unit.write_zeros(&volume, 0, 700 * BLOCK + 1).unwrap_err().kind(), ErrorKind::Corrupt);
+    assert!(unit.is_broken());
     assert_eq!(unit.write_at(&volume, 0, &[3; 512]).unwrap_err().kind(), ErrorKind::Failed);
     assert_eq!(unit.try_commit().unwrap_err().kind(), ErrorKind::Failed);
     drop(unit);

@@ -173,6 +173,25 @@ fn a_refused_commit_takes_back_what_it_trimmed() {
     sound(medium, disk);
 }
 
+/// Without a label a unit with a barrier is kept if its user says so.
+#[test]
+fn a_unit_is_kept_if_its_user_says_so() {
+    let (medium, disk, volume) = made(16);
+    let mut unit = disk.begin().unwrap();
+    unit.write_at(&volume, 0, &[1; 512]).unwrap();
+    unit.barrier(b"x").unwrap();
+    let id = unit.id();
+    unit.write_at(&volume, BLOCK, &[2; 512]).unwrap();
+    unit.keep();
+    assert_eq!(disk.units().unwrap()[0].state, UnitState::Kept);
+    let unit = disk.resume_unit(id).unwrap();
+    assert_eq!([0, 1].map(|at| block(&unit, &volume, at)), [1, 2]);
+    drop(unit);
+    assert!(disk.units().unwrap().is_empty());
+    drop(volume);
+    sound(medium, disk);
+}
+
 /// A unit that has a label and no whole barrier has nothing to go back to.
 #[test]
 fn a_unit_whose_first_barrier_was_refused_ends_when_it_fails() {
@@ -182,10 +201,10 @@ fn a_unit_whose_first_barrier_was_refused_ends_when_it_fails() {
     let size = VolumeOptions { bytes: 1 << 24, block_bytes: 512, ..Default::default() };
     let volume = disk.create_volume("w", &size).unwrap();
     let bad = [0xD7; 512];
-    volume.write_at(5 * BLOCK, &bad).unwrap();
+    volume.write_at(700 * BLOCK, &bad).unwrap();
     let mut unit = begin(&disk, "job");
     unit.write_at(&volume, 0, &[1; 512]).unwrap();
-    let mut at = 200 * BLOCK;
+    let mut at = 1000 * BLOCK;
     let full = |result: lode::Result<_>| result.map_err(|error| assert_eq!(error.kind(), ErrorKind::Full)).is_err();
     while !full(volume.write_at(at, &[7; 512])) {
         at += BLOCK;
@@ -207,10 +226,10 @@ fn a_unit_whose_first_barrier_was_refused_ends_when_it_fails() {
         let at = bytes.windows(512).position(|window| window == bad).unwrap();
         bytes[at] ^= 1;
     });
-    volume.discard(100 * BLOCK, (at - 100 * BLOCK) / BLOCK * BLOCK).unwrap();
+    volume.discard(900 * BLOCK, (at - 900 * BLOCK) / BLOCK * BLOCK).unwrap();
     while disk.maintain().unwrap() {}
     let had = disk.units().unwrap()[0].has_barrier;
-    assert_eq!(unit.write_at(&volume, 5 * BLOCK + 1, &[3]).unwrap_err().kind(), ErrorKind::Corrupt);
+    assert_eq!(unit.write_zeros(&volume, 0, 700 * BLOCK + 1).unwrap_err().kind(), ErrorKind::Corrupt);
     drop(unit);
     let left: Vec<UnitState> = disk.units().unwrap().iter().map(|unit| unit.state).collect();
     assert_eq!(left, if had { vec![UnitState::Dormant] } else { vec![] });

@@ -10,6 +10,8 @@ use lode_nbd::{Durability, Export, Exports};
 use std::sync::Arc;
 
 const UNIT: &str = "data?unit=job";
+/// Farther than is zeroed at once.
+const FAR: u64 = 512 << 10;
 
 struct Bench {
     medium: Arc<FaultMedium<RamMedium>>,
@@ -67,14 +69,16 @@ fn a_flush_covers_what_other_connections_and_earlier_ones_wrote() {
 #[test]
 fn a_unit_that_an_operation_broke_goes_on_from_its_last_barrier() {
     let bench = Bench::new();
-    bench.disk.volume("data").expect("it is there").write_at(8192, &[9; 4096]).expect("there is room");
+    for at in [8192, FAR] {
+        bench.disk.volume("data").expect("it is there").write_at(at, &[9; 4096]).expect("there is room");
+    }
     bench.disk.flush(Survive::Power).expect("the device is sound");
     let (one, two) = (bench.connect(), bench.connect());
     one.write(0, &[1; 4096], Durability::Process).expect("there is room");
     let unwaited = two.write_unwaited(4096, &[2; 4096]).expect("there is room");
     bench.medium.fail(FaultPoint::Read, 1, Lasting::Once, ErrorKind::Io);
-    // The rest of the block cannot be read.
-    assert!(one.write(8192, &[3; 100], Durability::Process).is_err());
+    // The rest of the last block cannot be read, when most is written already.
+    assert!(one.zero(8192, FAR - 8192 + 100, false, Durability::Process).is_err());
     assert!(two.wait(unwaited, Durability::Process).is_err(), "it is not there any more");
     assert_eq!([at(&*two, 0), at(&*two, 4096), at(&*two, 8192)], [1, 0, 9]);
     two.flush().expect("everything that there is has a barrier");
@@ -86,11 +90,11 @@ fn a_unit_that_an_operation_broke_goes_on_from_its_last_barrier() {
 #[test]
 fn a_unit_that_broke_before_its_first_barrier_is_gone_and_begins_anew() {
     let bench = Bench::new();
-    bench.disk.volume("data").expect("it is there").write_at(0, &[9; 4096]).expect("there is room");
+    bench.disk.volume("data").expect("it is there").write_at(FAR, &[9; 4096]).expect("there is room");
     bench.disk.flush(Survive::Power).expect("the device is sound");
     let export = bench.connect();
     bench.medium.fail(FaultPoint::Read, 1, Lasting::Forever, ErrorKind::Io);
-    assert!(export.write(0, &[3; 100], Durability::Process).is_err());
+    assert!(export.zero(0, FAR + 100, false, Durability::Process).is_err());
     bench.medium.heal();
     assert!(export.read(0, &mut [0]).is_err() && export.flush().is_err());
     bench.connect().write(0, &[3; 100], Durability::Process).expect("this is another unit");
