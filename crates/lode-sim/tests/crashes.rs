@@ -103,7 +103,7 @@ fn what_was_found_stays_fixed() {
         "r192384296190834",
         "f224265056267379",
         // The cleaner did not know the blocks of a layer that was being drained.
-        "r202972209794909/226/1.2.2",
+        "r202972209794909",
         // A sector that could not be read where the next batch would be kept the disk from being opened read-only.
         "f43804649688376",
         // Tables found no zone while many were dead and only not looked through.

@@ -16,11 +16,13 @@ use crate::disk::space::Claim;
 use crate::disk::space::Round;
 use crate::disk::{Core, Inner};
 use crate::error::Result;
+use crate::format::crc;
 use crate::format::header::BatchKind;
 use crate::format::records::{Record, data_bytes, encode_data, put_bytes};
 use crate::log::reader::{Batch, Reader, records_of};
+use crate::packed::pack_cold;
 use crate::state::ColdLeaf;
-use crate::types::{ListId, Location, Sequence, UnitId, index, len_u32, len_u64};
+use crate::types::{Kind, ListId, Location, Sequence, UnitId, index, len_u32, len_u64};
 use crate::zones::Holds;
 use std::collections::BTreeMap;
 
@@ -37,6 +39,21 @@ const MOVED_MIN: u32 = 16 << 10;
 const READING: u64 = 40;
 const WRITING: u64 = 30;
 const RECORDS: u64 = 30;
+
+/// A block that is moved, as it will be stored.
+struct Survivor {
+    owner: Owner,
+    stored: Vec<u8>,
+    kind: Kind,
+    checksum: u32,
+}
+
+impl Survivor {
+    /// As it was.
+    fn new(owner: Owner, stored: Vec<u8>) -> Survivor {
+        Survivor { owner, stored, kind: owner.place.kind().expect("it was read"), checksum: owner.checksum }
+    }
+}
 
 /// Whose bytes lie at a place, as its batch says.
 #[derive(Clone, Copy)]
@@ -240,7 +257,9 @@ impl Inner {
             cleaned.push(zone);
         }
         survivors.sort_by_key(|(owner, _)| (owner.list, owner.block));
-        self.move_survivors(&survivors, &mut payer)?;
+        let survivors: Vec<Survivor> =
+            survivors.into_iter().map(|(owner, stored)| Survivor::new(owner, stored)).collect();
+        self.move_survivors(survivors, &mut payer)?;
         Ok(self.note_dead(cleaned))
     }
 
@@ -306,11 +325,28 @@ impl Inner {
         gained
     }
 
-    fn move_survivors(&self, survivors: &[(Owner, Vec<u8>)], payer: &mut Payer<'_>) -> Result<()> {
+    /// What stays is cold: where its list wants that, it is compressed now (*The Logical Disk*, compression).
+    fn pack_cold(&self, survivors: &mut [Survivor]) {
+        let mut scratch = Vec::new();
+        for some in survivors.chunk_by_mut(|a, b| a.owner.list == b.owner.list) {
+            let list = some[0].owner.list;
+            let compression = self.core.lock().state.lists.get(&list).map(|list| list.meta.compression);
+            let compression = compression.unwrap_or_default();
+            for survivor in some.iter_mut().filter(|survivor| survivor.kind == Kind::Raw) {
+                let Some(packed) = pack_cold(&survivor.stored, compression, &mut scratch) else { continue };
+                crate::mark("cleaner: cold block compressed");
+                survivor.stored = scratch[..packed].to_vec();
+                (survivor.kind, survivor.checksum) = (Kind::Packed, crc(&survivor.stored));
+            }
+        }
+    }
+
+    fn move_survivors(&self, mut survivors: Vec<Survivor>, payer: &mut Payer<'_>) -> Result<()> {
+        self.pack_cold(&mut survivors);
         let shape = self.shape;
         // Larger than a batch of the record stream may be where zones are small: less is lost on heads.
         let batch_most = shape.zone_bytes.min(MOVED_BATCH_MAX);
-        let mut moved: Vec<(Owner, Location)> = Vec::with_capacity(survivors.len());
+        let mut moved: Vec<(Owner, Location, u32)> = Vec::with_capacity(survivors.len());
         let mut start = 0;
         while start < survivors.len() {
             let mut data = 0;
@@ -324,7 +360,7 @@ impl Inner {
                 left.min(batch_most) - shape.head
             };
             while end < survivors.len() {
-                let bytes = len_u32(survivors[end].1.len()).next_multiple_of(crate::types::GRANULE);
+                let bytes = len_u32(survivors[end].stored.len()).next_multiple_of(crate::types::GRANULE);
                 let records = data_bytes(1) * len_u32(end - start + 1);
                 if data + bytes + records > room {
                     break;
@@ -341,16 +377,15 @@ impl Inner {
                 let zone = core.moved.zone.expect("opened above");
                 let mut offset = core.moved.data_offset(&shape);
                 let mut records = Vec::new();
-                for (owner, stored) in &survivors[start..end] {
-                    let place =
-                        Location::new(zone, offset, owner.place.stored(), owner.place.kind().expect("it was read"));
-                    encode_data(owner.list, owner.block, place, &[owner.checksum], owner.unit, &mut records);
-                    moved.push((*owner, place));
+                for Survivor { owner, stored, kind, checksum } in &survivors[start..end] {
+                    let place = Location::new(zone, offset, len_u32(stored.len()), *kind);
+                    encode_data(owner.list, owner.block, place, &[*checksum], owner.unit, &mut records);
+                    moved.push((*owner, place, *checksum));
                     offset += len_u32(stored.len()).next_multiple_of(crate::types::GRANULE);
                 }
                 core.moved.begin(&shape, self.disk, data, records, len_u32(end - start))
             };
-            let body = batch.body(survivors[start..end].iter().map(|(_, stored)| &stored[..]));
+            let body = batch.body(survivors[start..end].iter().map(|survivor| &survivor.stored[..]));
             let written = self.append_side(batch.at(), &[&batch.head(), &body])?;
             self.core.lock().counters.cleaned_bytes += written;
             payer.done(end - start, survivors.len(), WRITING);
@@ -365,7 +400,7 @@ impl Inner {
             self.with_room(0, put_bytes(1) * len_u32(chunk.len()), Claim::Keeper, |core| {
                 let mut run = Run::default();
                 let mut list = ListId(0);
-                for (owner, place) in chunk {
+                for (owner, place, checksum) in chunk {
                     if let Ok(Some(holder)) = core.state.holder(owner.list, owner.block, owner.place, owner.unit) {
                         if holder != list {
                             run.end(core, list);
@@ -374,7 +409,7 @@ impl Inner {
                         run.push(
                             core,
                             list,
-                            Placed { block: owner.block, place: *place, checksum: owner.checksum, old: owner.place },
+                            Placed { block: owner.block, place: *place, checksum: *checksum, old: owner.place },
                         );
                     } else if let Some(spilled) = core
                         .spilled
@@ -383,7 +418,7 @@ impl Inner {
                         && spilled.0 == owner.place
                     {
                         crate::mark("cleaner: spilled block moved");
-                        spilled.0 = *place;
+                        *spilled = (*place, *checksum);
                         if let Some(watch) = &mut core.state.watch {
                             watch.blocks.push((owner.list, owner.block));
                         }

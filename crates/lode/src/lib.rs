@@ -35,6 +35,7 @@ pub mod planted;
 mod types;
 mod error;
 mod format;
+mod packed;
 mod shape;
 mod map;
 mod zones;

@@ -92,17 +92,14 @@ impl Attributes {
     const DEAD: u32 = 1 << 16;
 
     pub fn encode(self) -> u32 {
-        let compression = match self.compression {
-            Compression::None => 0,
-            Compression::Lz4 => 1 << 8,
-        };
+        let compression = u32::from(self.compression.code()) << 8;
         u32::from(self.shift) | compression | if self.dead { Self::DEAD } else { 0 }
     }
 
     pub fn decode(value: u32) -> Attributes {
         Attributes {
             shift: value.to_le_bytes()[0],
-            compression: if value.to_le_bytes()[1] == 1 { Compression::Lz4 } else { Compression::None },
+            compression: Compression::from_code(value.to_le_bytes()[1]).unwrap_or_default(),
             dead: value & Self::DEAD != 0,
         }
     }

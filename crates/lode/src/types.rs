@@ -80,8 +80,8 @@ pub struct UnitId(pub u64);
 pub(crate) enum Kind {
     /// The block as it is.
     Raw,
-    /// Compressed by lz4, block format, without a length prefix.
-    Lz4,
+    /// Compressed: `packed.rs` says how.
+    Packed,
 }
 
 /// Where a stored block lies: 22 bits zone, 24 bits offset in granules, 16 bits stored length less one, 2 bits kind.
@@ -110,7 +110,7 @@ impl Location {
         );
         let kind = match kind {
             Kind::Raw => 0,
-            Kind::Lz4 => 1,
+            Kind::Packed => 1,
         };
         Location((u64::from(zone) << 42) | (u64::from(offset / GRANULE) << 18) | (u64::from(stored - 1) << 2) | kind)
     }
@@ -157,7 +157,7 @@ impl Location {
     pub fn kind(self) -> Option<Kind> {
         match self.0 & 3 {
             0 => Some(Kind::Raw),
-            1 => Some(Kind::Lz4),
+            1 => Some(Kind::Packed),
             _ => None,
         }
     }

@@ -28,11 +28,11 @@ mod shadow;
 
 use crate::disk::options::{Survive, UnitOptions};
 use crate::disk::put::NewBlock;
-use crate::disk::read::pack;
 use crate::disk::space::Claim;
 use crate::disk::{Core, Inner, Reserved, Spilled, charge};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::crc;
+use crate::packed::pack;
 use crate::shape::BLOCK_CHARGE;
 use crate::sync::{Mutex, MutexGuard};
 use crate::types::{Kind, ListId, Location, Lsn, SnapshotId, UnitId, index, index64, len_u32, len_u64};
@@ -317,7 +317,7 @@ impl Unit {
                 None => head,
             };
             match pack(whole, volume.compression(), scratch) {
-                Some(len) => self.shadow(list, block, &scratch[..len], Kind::Lz4),
+                Some(len) => self.shadow(list, block, &scratch[..len], Kind::Packed),
                 None => self.shadow(list, block, whole, Kind::Raw),
             }
             at += len_u64(len);

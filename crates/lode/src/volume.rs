@@ -6,10 +6,11 @@
 use crate::disk::Inner;
 use crate::disk::options::{UnitConflicts, UnitOptions, UnitView};
 use crate::disk::put::NewBlock;
-use crate::disk::read::{View, pack, read_bytes};
+use crate::disk::read::{View, read_bytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::crc;
 use crate::format::records::{Compression, ListMeta};
+use crate::packed::pack;
 use crate::state::ColdLeaf;
 use crate::types::{Kind, ListId, Location, Lsn, SnapshotId, index, index64, len_u64};
 use crate::unit::Unit;
@@ -182,7 +183,7 @@ impl Volume {
     fn write_direct(&self, offset: u64, data: &[u8]) -> Result<Lsn> {
         let size = index(self.block_bytes);
         let aligned = offset.is_multiple_of(u64::from(self.block_bytes)) && data.len().is_multiple_of(size);
-        if aligned && self.compression == Compression::None {
+        if aligned && !self.compression.is_hot() {
             let first = offset / u64::from(self.block_bytes);
             if data.len() == size {
                 let mut one =
@@ -231,7 +232,7 @@ impl Volume {
                 whole[within..within + len].copy_from_slice(head);
             }
             let (stored, kind) = match pack(&whole, self.compression, &mut scratch) {
-                Some(len) => (scratch[..len].to_vec(), Kind::Lz4),
+                Some(len) => (scratch[..len].to_vec(), Kind::Packed),
                 None => (whole, Kind::Raw),
             };
             let checksum = crc(&stored);

@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The modules by rank, bottom up. `lib.rs` names the same ones; rustfmt sorts them there.
-const ORDER: [&str; 28] = [
+const ORDER: [&str; 29] = [
     "sync",
     "marks",
     "planted",
     "types",
     "error",
     "format",
+    "packed",
     "shape",
     "map",
     "zones",

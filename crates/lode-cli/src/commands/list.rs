@@ -4,7 +4,7 @@ use super::volume::{Compress, block_size, change};
 use crate::failure::{Code, Failure, Result};
 use crate::{image, output, session, size, text};
 use clap::{Args, Subcommand};
-use lode::{BlockId, Compression, Disk, ListOptions, OrderedId, Place};
+use lode::{BlockId, Disk, ListOptions, OrderedId, Place};
 use serde::Serialize;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -167,10 +167,7 @@ fn show(path: &Path, json: bool) -> Result<Code> {
         let mut lists = Vec::new();
         for list in disk.lists()? {
             let info = disk.list(list)?;
-            let compression = match info.compression {
-                Compression::Lz4 => "lz4",
-                Compression::None => "none",
-            };
+            let compression = super::volume::compression_name(info.compression);
             let blocks = disk.blocks(list)?.len();
             lists.push(Listed { list: list.0, block_bytes: info.block_bytes, compression, blocks });
         }

@@ -70,14 +70,30 @@ pub enum Command {
 pub enum Compress {
     /// Fast compression; what does not shrink is stored as it is
     Lz4,
+    /// Blocks are stored as they are written, and compressed when the cleaner moves them
+    ColdLz4,
+    /// The same by Zstandard: smaller, slower to read
+    ColdZstd,
     /// Blocks are stored as they are
     None,
+}
+
+/// What a way of compression is called.
+pub fn compression_name(compression: Compression) -> &'static str {
+    match compression {
+        Compression::None => "none",
+        Compression::Lz4 => "lz4",
+        Compression::ColdLz4 => "cold-lz4",
+        Compression::ColdZstd => "cold-zstd",
+    }
 }
 
 impl From<Compress> for Compression {
     fn from(compress: Compress) -> Compression {
         match compress {
             Compress::Lz4 => Compression::Lz4,
+            Compress::ColdLz4 => Compression::ColdLz4,
+            Compress::ColdZstd => Compression::ColdZstd,
             Compress::None => Compression::None,
         }
     }
@@ -125,10 +141,7 @@ struct Listed {
 
 impl From<VolumeInfo> for Listed {
     fn from(volume: VolumeInfo) -> Self {
-        let compression = match volume.compression {
-            Compression::Lz4 => "lz4",
-            Compression::None => "none",
-        };
+        let compression = compression_name(volume.compression);
         let mapped_bytes = volume.mapped_blocks.saturating_mul(volume.block_bytes.into());
         Listed { name: volume.name, bytes: volume.bytes, block_bytes: volume.block_bytes, compression, mapped_bytes }
     }

@@ -3,12 +3,13 @@
 //! A script names lists and blocks by draws, which are taken modulo what there is: so nearly every operation has a
 //! meaning. Some are made to have none, and must be refused.
 
+use super::volumes::compression;
 use super::{Run, Step, Stop};
 use crate::content::first_byte;
 use crate::model::lists::{ListOp, Lists, Where, bytes_of, read};
 use crate::rng::{index, narrow, wide};
 use crate::script::{Fill, ListDraw, UnitNumber, data};
-use lode::{BlockId, Compression, Disk, ErrorKind, ListOptions, OrderedId, Place, Result, Unit};
+use lode::{BlockId, Disk, ErrorKind, ListOptions, OrderedId, Place, Result, Unit};
 
 /// At most so many lists, and blocks in all of them.
 const LISTS_MAX: usize = 5;
@@ -299,7 +300,7 @@ impl Run<'_> {
 }
 
 fn options(block_bytes: u32, packed: bool) -> ListOptions {
-    ListOptions { block_bytes, compression: if packed { Compression::Lz4 } else { Compression::None } }
+    ListOptions { block_bytes, compression: compression(packed, block_bytes.into()) }
 }
 
 fn must_be_refused<T>(result: lode::Result<T>) -> Step {

@@ -7,10 +7,16 @@ use crate::rng::{narrow, wide};
 use crate::script::{UnitNumber, VolumeNumber, volume_name};
 use lode::{Compression, ErrorKind, Volume, VolumeOptions};
 
+/// One of the ways in which blocks are compressed, at once or by the cleaner.
+pub(super) fn compression(compressed: bool, salt: u64) -> Compression {
+    let ways = [Compression::Lz4, Compression::ColdLz4, Compression::ColdZstd];
+    if compressed { ways[narrow(salt / 64 % 3)] } else { Compression::None }
+}
+
 impl Run<'_> {
     pub(super) fn create(&mut self, number: VolumeNumber, bytes: u64, block_bytes: u32, compressed: bool) -> Step {
         let name = volume_name(number);
-        let compression = if compressed { Compression::Lz4 } else { Compression::None };
+        let compression = compression(compressed, bytes);
         let note = self.begin_call();
         let options = VolumeOptions { bytes, block_bytes, compression };
         let result = self.open_disk().create_volume(&name, &options);

@@ -89,9 +89,9 @@ impl Inner {
             // What cannot be read stays where it is: a scrub tells of it.
             let Ok(stored) = stored else { continue };
             let owner = Owner { list, block: *block, place: *place, checksum: *checksum, unit: UnitId(0) };
-            survivors.push((owner, stored));
+            survivors.push(super::Survivor::new(owner, stored));
         }
-        self.move_survivors(&survivors, &mut Payer::new(self, 0, 0))?;
+        self.move_survivors(survivors, &mut Payer::new(self, 0, 0))?;
         crate::mark("cleaner: scattered blocks brought together");
         Ok(bytes)
     }

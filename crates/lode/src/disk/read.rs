@@ -12,7 +12,7 @@ use crate::log::writer::{Sealed, Waiting};
 use crate::planted::{self, Bug};
 use crate::state::{ColdLeaf, State};
 use crate::sync::MutexGuard;
-use crate::types::{Kind, ListId, Location, SnapshotId, index, index64, len_u32, len_u64};
+use crate::types::{Kind, ListId, Location, SnapshotId, index, index64, len_u64};
 use lode_media::{Position, ReadRequest, ZoneId};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -335,22 +335,8 @@ fn unpack_unchecked(stored: &[u8], place: Location, into: &mut [u8]) -> std::res
     match place.kind() {
         Some(Kind::Raw) if stored.len() == into.len() => into.copy_from_slice(stored),
         Some(Kind::Raw) => return Err(format!("{} bytes are stored for a block of {}", stored.len(), into.len())),
-        Some(Kind::Lz4) => match lz4_flex::block::decompress_into(stored, into) {
-            Ok(len) if len == into.len() => {}
-            Ok(len) => return Err(format!("it unpacks to {len} bytes instead of {}", into.len())),
-            Err(error) => return Err(format!("it cannot be unpacked: {error}")),
-        },
+        Some(Kind::Packed) => crate::packed::unpack(stored, into)?,
         None => return Err("it is stored in an unknown kind".to_owned()),
     }
     Ok(())
-}
-
-/// What is stored for a block: packed, if that makes it smaller by a granule at least.
-pub(crate) fn pack(block: &[u8], compression: crate::Compression, scratch: &mut Vec<u8>) -> Option<usize> {
-    if compression == crate::Compression::None || block.len() < 128 {
-        return None;
-    }
-    scratch.resize(lz4_flex::block::get_maximum_output_size(block.len()), 0);
-    let packed = lz4_flex::block::compress_into(block, scratch).ok()?;
-    (len_u32(packed).next_multiple_of(crate::types::GRANULE) < len_u32(block.len())).then_some(packed)
 }

@@ -31,7 +31,7 @@ record! {
         /// The first block.
         8 first: u64,
         /// Where the first one lies: zone 22 bits, offset / 16 24 bits, stored length - 1 16 bits, kind 2 bits (0 raw,
-        /// 1 lz4). Of kind 2, in tables of ordered lists: the number before 31 bits, the number behind 31 bits. Of
+        /// 1 compressed: a Zstandard frame if it begins with the number of one, else lz4). Of kind 2, in tables of ordered lists: the number before 31 bits, the number behind 31 bits. Of
         /// kind 3, in a layer: a hole.
         16 place: u64,
     }
@@ -82,7 +82,7 @@ record! {
         0 list: u32,
         /// Block size: 2 to this power.
         4 block_shift: u8,
-        /// 0 none, 1 lz4.
+        /// 0 none, 1 lz4, 2 lz4 once it is moved, 3 Zstandard once it is moved.
         5 compression: u8,
         /// 0 there, 1 deleted and being drained, 2 deleted and seen by snapshots, 3 layer, 4 snapshot, 5 deleted
         /// snapshot.
@@ -258,6 +258,33 @@ pub enum Compression {
     None,
     /// Compressed by lz4; what does not get smaller is stored as it is.
     Lz4,
+    /// Stored as they are written; compressed by lz4 when the cleaner moves them, which it does with what stays.
+    ColdLz4,
+    /// The same by Zstandard: smaller, and slower to read.
+    ColdZstd,
+}
+
+impl Compression {
+    const ALL: [Compression; 4] = [Compression::None, Compression::Lz4, Compression::ColdLz4, Compression::ColdZstd];
+
+    /// How it is written down.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Compression::None => 0,
+            Compression::Lz4 => 1,
+            Compression::ColdLz4 => 2,
+            Compression::ColdZstd => 3,
+        }
+    }
+
+    pub(crate) fn from_code(code: u8) -> Option<Compression> {
+        Self::ALL.into_iter().find(|compression| compression.code() == code)
+    }
+
+    /// Blocks are compressed when they are written.
+    pub(crate) fn is_hot(self) -> bool {
+        self == Compression::Lz4
+    }
 }
 
 /// Everything about a list but its blocks.
@@ -330,10 +357,7 @@ impl ListMeta {
         List {
             list: self.list.0,
             block_shift: self.block_shift,
-            compression: match self.compression {
-                Compression::None => 0,
-                Compression::Lz4 => 1,
-            },
+            compression: self.compression.code(),
             state: u8::try_from(ListState::ALL.iter().position(|state| *state == self.state).expect("one of all"))
                 .expect("six states"),
             form: u8::try_from(Form::ALL.iter().position(|form| *form == self.form).expect("one of all"))
@@ -375,11 +399,7 @@ impl ListMeta {
         Some(ListMeta {
             list: ListId(fixed.list),
             block_shift: fixed.block_shift,
-            compression: match fixed.compression {
-                0 => Compression::None,
-                1 => Compression::Lz4,
-                _ => return None,
-            },
+            compression: Compression::from_code(fixed.compression)?,
             state,
             form: *Form::ALL.get(usize::from(fixed.form))?,
             bytes: fixed.bytes,
@@ -580,5 +600,5 @@ pub(crate) fn run_fits(place: Location, count: usize, zones: u32, zone_bytes: u3
     !place.is_none()
         && place.zone() < zones
         && end <= u64::from(zone_bytes)
-        && matches!(place.kind(), Some(Kind::Raw | Kind::Lz4))
+        && matches!(place.kind(), Some(Kind::Raw | Kind::Packed))
 }

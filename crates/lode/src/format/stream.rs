@@ -30,7 +30,7 @@ record! {
         8 version: u16,
         /// Block size of the volume: 2 to this power.
         10 block_shift: u8,
-        /// Compression of the volume: 0 none, 1 lz4.
+        /// Compression of the volume, as in List.
         11 compression: u8,
         /// 0: a full stream. 1: what changed since the second snapshot.
         12 incremental: u32,

@@ -106,10 +106,8 @@ fn read_head(from: &mut dyn Read, sum: &mut Sum) -> Result<StreamInfo> {
     let (Some(volume), Some(snapshot)) = (volume, snapshot) else {
         return corrupt("the head of the stream", "names in UTF-8", "others");
     };
-    let compression = match head.compression {
-        0 => Compression::None,
-        1 => Compression::Lz4,
-        other => return corrupt("the head of the stream", "compression 0 or 1", other),
+    let Some(compression) = Compression::from_code(head.compression) else {
+        return corrupt("the head of the stream", "compression 0 to 3", head.compression);
     };
     if !(6..=16).contains(&head.block_shift) || head.incremental > 1 || head.position > head.bytes {
         let found = format!("2^{}, {}, {} of {}", head.block_shift, head.incremental, head.position, head.bytes);

@@ -29,7 +29,7 @@ fn head_of(info: &StreamInfo) -> Vec<u8> {
         magic: MAGIC,
         version: VERSION,
         block_shift: u8::try_from(info.block_bytes.ilog2()).expect("at most 31"),
-        compression: u8::from(info.compression == Compression::Lz4),
+        compression: info.compression.code(),
         incremental: u32::from(info.base.is_some()),
         bytes: info.bytes,
         position: info.position,
@@ -107,7 +107,7 @@ impl<'a> StreamWriter<'a> {
         assert!(!bytes.is_empty() && bytes.len() <= index(PIECE_BYTES_MAX), "a piece of {} bytes", bytes.len());
         self.data += len_u64(bytes.len());
         let mut packed = std::mem::take(&mut self.packed);
-        let done = match crate::disk::read::pack(bytes, self.compression, &mut packed) {
+        let done = match crate::packed::pack(bytes, self.compression, &mut packed) {
             Some(len) => self.piece(3, len_u64(bytes.len()), &packed[..len]),
             None => self.piece(2, len_u64(bytes.len()), bytes),
         };

@@ -4,7 +4,7 @@ use super::*;
 fn a_location_gives_back_what_it_was_made_of() {
     for (zone, offset, stored, kind) in [
         (1, 0, 1, Kind::Raw),
-        (Location::ZONES_MAX - 1, Location::ZONE_BYTES_MAX - GRANULE, BLOCK_BYTES_MAX, Kind::Lz4),
+        (Location::ZONES_MAX - 1, Location::ZONE_BYTES_MAX - GRANULE, BLOCK_BYTES_MAX, Kind::Packed),
         (77, 4096, 4096, Kind::Raw),
     ] {
         let at = Location::new(zone, offset, stored, kind);

@@ -129,7 +129,7 @@ fn op(from: &UnitOperation) -> Option<Op> {
         4 => {
             let attributes = Attributes::decode(what);
             let sound = (6..=16).contains(&attributes.shift) && !attributes.dead;
-            let known = matches!(attributes.compression, Compression::None | Compression::Lz4);
+            let known = Compression::from_code(what.to_le_bytes()[1]).is_some();
             Op::Create { list, place, attributes: Some(attributes).filter(|_| sound && known)? }
         }
         5 => Op::Delete { list },

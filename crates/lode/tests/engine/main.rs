@@ -3,6 +3,7 @@
 
 mod barriers;
 mod basics;
+mod cold;
 mod discard;
 mod found;
 mod grow;
