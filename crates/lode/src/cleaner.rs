@@ -8,6 +8,7 @@
 //!
 //! One thread at a time: whoever holds `maintaining`.
 
+mod order;
 mod recluster;
 
 use crate::disk::pace::Payer;
@@ -256,9 +257,8 @@ impl Inner {
             survivors.extend(read);
             cleaned.push(zone);
         }
-        survivors.sort_by_key(|(owner, _)| (owner.list, owner.block));
-        let survivors: Vec<Survivor> =
-            survivors.into_iter().map(|(owner, stored)| Survivor::new(owner, stored)).collect();
+        let survivors = self.in_list_order(survivors);
+        let survivors = survivors.into_iter().map(|(owner, stored)| Survivor::new(owner, stored)).collect();
         self.move_survivors(survivors, &mut payer)?;
         Ok(self.note_dead(cleaned))
     }

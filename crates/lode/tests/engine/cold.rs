@@ -1,5 +1,6 @@
 //! Lists that are compressed when the cleaner moves their blocks.
 use crate::basics::{medium, quiet};
+use crate::tape::Tape;
 use lode::{
     Compression, Disk, ListOptions, OpenOptions, Place, SnapshotOptions, Survive, UnitLabel, UnitOptions, Volume,
     VolumeOptions,
@@ -123,4 +124,54 @@ fn snapshots_units_and_lists_see_the_same_after_it() {
     drop((volume, then));
     disk.close().unwrap();
     assert_eq!(Disk::check(medium).unwrap().problems, Vec::<String>::new());
+}
+
+/// LD-33: blocks of an ordered list that the cleaner moves come to lie as they stand in the list.
+#[test]
+fn moved_blocks_of_a_list_lie_as_they_stand_in_it() {
+    let tape = Tape::formatted(200, 64 << 10, 512);
+    let disk = Disk::open(tape.clone(), &OpenOptions { cache_bytes: 0, ..quiet() }).unwrap();
+    let [one, two] = [(); 2]
+        .map(|()| disk.create_list(&ListOptions { block_bytes: 4096, ..ListOptions::default() }, Place::Last).unwrap());
+    // The order is not that of the numbers, nor that of the writes.
+    let mut blocks = Vec::new();
+    for n in 0..240usize {
+        let place = if blocks.is_empty() { Place::First } else { Place::After(blocks[n * 7919 % n.max(1)]) };
+        blocks.push(disk.insert_block(one, place).unwrap());
+        let other = disk.insert_block(two, Place::First).unwrap();
+        disk.write_block(other, 0, &words(n.try_into().unwrap(), 3)).unwrap();
+    }
+    for n in 0..240usize {
+        let block = blocks[n * 101 % 240];
+        disk.write_block(block, 0, &words(block.0, 4)).unwrap();
+        // Something that dies, so that zones are worth cleaning.
+        let other = disk.insert_block(two, Place::First).unwrap();
+        disk.write_block(other, 0, &words(0, 5)).unwrap();
+        disk.remove_block(two, other).unwrap();
+    }
+    let order = disk.blocks(one).unwrap();
+    // How often what is read next lies right behind.
+    let neighbours = || {
+        disk.flush(Survive::Power).unwrap();
+        tape.take_reads();
+        let mut bytes = vec![0; 4096];
+        for block in &order {
+            disk.read_block(*block, 0, &mut bytes).unwrap();
+            assert!(bytes == words(block.0, 4));
+        }
+        let reads = tape.take_reads();
+        assert_eq!(reads.len(), order.len());
+        let behind = |pair: &&[lode_media::Position]| {
+            pair[0].zone == pair[1].zone && (4096..4096 + 1024).contains(&pair[1].offset.wrapping_sub(pair[0].offset))
+        };
+        reads.windows(2).filter(behind).count()
+    };
+    let before = neighbours();
+    for _ in 0..100 {
+        disk.flush(Survive::Power).unwrap();
+        disk.clean().unwrap();
+        while disk.maintain().unwrap() {}
+    }
+    let after = neighbours();
+    assert!(before < 20 && after > 150, "{before} neighbours before, {after} after");
 }
