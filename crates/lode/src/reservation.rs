@@ -39,6 +39,11 @@ impl Reservation {
     pub fn blocks(&self) -> u64 {
         self.space.blocks
     }
+
+    /// What it takes of the disk now, charges included: its part of what [`Disk::info`] calls reserved.
+    pub fn held_bytes(&self) -> u64 {
+        self.disk.core.lock().reserves(self.space)
+    }
 }
 
 impl Drop for Reservation {

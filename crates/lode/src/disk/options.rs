@@ -141,7 +141,7 @@ pub struct DiskInfo {
     pub stored: u64,
     /// Stored blocks.
     pub blocks: u64,
-    /// Reserved by open units.
+    /// Reserved by open units and by reservations.
     pub reserved: u64,
     /// What can still be promised.
     pub free: u64,

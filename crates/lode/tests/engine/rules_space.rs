@@ -486,6 +486,8 @@ fn a_reservation_holds_on_a_full_disk_until_it_is_used_or_dropped() {
     let volume = disk.create_volume("v", &options).unwrap();
     let free = disk.info().unwrap().free;
     let mut reservation = disk.reserve(200, 512).unwrap();
+    assert_eq!(reservation.held_bytes(), 200 * (512 + 128));
+    assert_eq!(disk.info().unwrap().reserved, reservation.held_bytes());
     assert!(disk.reserve(u64::MAX / 1024, 512).map(drop).unwrap_err().kind() == ErrorKind::Full);
     let mut end = 8 << 20;
     while volume.write_at(end, &[7; 512]).map_err(|error| assert_eq!(error.kind(), ErrorKind::Full)).is_ok() {
