@@ -2,7 +2,7 @@
 
 use crate::commands::{
     bench, check, clone, completions, create, diff, export, grow, import, info, inspect, list, map, receive, recluster,
-    repair, scrub, send, serve, snapshot, unit, volume,
+    repair, reserve, scrub, send, serve, snapshot, unit, volume,
 };
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
@@ -82,6 +82,9 @@ pub enum Command {
     /// Make, list, merge or drop writable clones of snapshots
     #[command(subcommand)]
     Clone(clone::Command),
+    /// Reserve space on a disk that is being served, list or cancel that
+    #[command(subcommand)]
+    Reserve(reserve::Command),
     /// Create, show, fill, move or delete ordered lists of blocks
     #[command(subcommand)]
     List(list::Command),

@@ -19,6 +19,7 @@ mod image;
 mod output;
 mod progress;
 mod random;
+mod reservations;
 mod session;
 mod shelf;
 mod size;

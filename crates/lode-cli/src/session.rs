@@ -5,6 +5,7 @@
 
 use crate::control::peer::{Input, Output, Peer};
 use crate::failure::{Failure, Result};
+use crate::reservations::Reservations;
 use crate::shelf::Shelf;
 use lode::Disk;
 use std::cell::RefCell;
@@ -23,6 +24,8 @@ pub struct Session {
     pub disk: Disk,
     /// Units that connections are bound to.
     pub shelf: Arc<Shelf>,
+    /// Space that its server holds.
+    pub reservations: Arc<Reservations>,
     /// The argument that names it.
     pub image: PathBuf,
     /// The client's working directory.
@@ -63,6 +66,11 @@ pub fn served(image: &Path) -> Option<Disk> {
 /// The units that connections of the server are bound to.
 pub fn shelf() -> Option<Arc<Shelf>> {
     current().map(|session| Arc::clone(&session.shelf))
+}
+
+/// What the server holds; nothing without one.
+pub fn reservations() -> Option<Arc<Reservations>> {
+    current().map(|session| Arc::clone(&session.reservations))
 }
 
 /// Standard input.

@@ -25,7 +25,7 @@ pub fn warning(word: &str, free: u64, usable: u64, reserved: u64, held: &[(&str,
     let percent = u128::from(free) * 100 / u128::from(usable.max(1));
     let mut words = format!("space is {word}: {} of {} are free ({percent} %)", size::show(free), size::show(usable));
     if reserved > 0 {
-        words.push_str(&format!(", {} are reserved by open units", size::show(reserved)));
+        words.push_str(&format!(", {} are reserved by open units and reservations", size::show(reserved)));
     }
     let all: u64 = held.iter().map(|(_, bytes)| bytes).sum();
     if !held.is_empty() {
@@ -137,7 +137,7 @@ mod tests {
         let held = [("a\u{1b}", 3 << 20), ("b", 2 << 20), ("c", 1 << 20), ("d", 0)];
         assert_eq!(
             warning("low", 1 << 20, 20 << 20, 4096, &held),
-            "space is low: 1 MiB of 20 MiB are free (5 %), 4 KiB are reserved by open units; \
+            "space is low: 1 MiB of 20 MiB are free (5 %), 4 KiB are reserved by open units and reservations; \
              4 snapshots hold at least 6 MiB (a\\u{1b} 3 MiB, b 2 MiB, c 1 MiB, ...)"
         );
         assert_eq!(warning("critical", 0, 0, 0, &[]), "space is critical: 0 B of 0 B are free (0 %)");

@@ -19,6 +19,7 @@ pub mod map;
 pub mod receive;
 pub mod recluster;
 pub mod repair;
+pub mod reserve;
 pub mod scrub;
 pub mod send;
 pub mod serve;
@@ -42,6 +43,7 @@ pub fn run(command: Command) -> Result<Code> {
         Command::Check(arguments) => check::run(&arguments),
         Command::Scrub(arguments) => scrub::run(&arguments),
         Command::Unit(command) => unit::run(&command),
+        Command::Reserve(command) => reserve::run(&command),
         Command::Clone(command) => clone::run(&command),
         Command::Recluster(arguments) => recluster::run(&arguments),
         Command::Repair(arguments) => repair::run(&arguments),

@@ -7,6 +7,7 @@ use crate::arguments::Arguments;
 use crate::commands;
 use crate::failure::{Code, During, Failure, Result};
 use crate::image::show;
+use crate::reservations::Reservations;
 use crate::session::{self, Session};
 use crate::shelf::Shelf;
 use lode::Disk;
@@ -38,6 +39,8 @@ const STACK: usize = 8 << 20;
 struct Shared {
     disk: Disk,
     shelf: Arc<Shelf>,
+    /// They end with this.
+    reservations: Arc<Reservations>,
     image: (u64, u64),
     world: String,
     /// No more commands are accepted.
@@ -63,6 +66,7 @@ impl Control {
         let shared = Arc::new(Shared {
             disk: disk.clone(),
             shelf: Arc::clone(shelf),
+            reservations: Arc::default(),
             image: place::identity(image).map_err(failed)?,
             world: world(),
             closing: AtomicBool::new(false),
@@ -184,6 +188,7 @@ impl Shared {
             peer: Rc::clone(peer),
             disk: self.disk.clone(),
             shelf: Arc::clone(&self.shelf),
+            reservations: Arc::clone(&self.reservations),
             image,
             directory: request.directory,
             umask: request.umask,
