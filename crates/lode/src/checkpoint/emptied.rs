@@ -12,26 +12,25 @@ use crate::types::{GRANULE, index, len_u32};
 use crate::zones::Holds;
 
 /// A copy of an object that is to be moved.
-#[derive(Clone, Copy)]
-struct Copy {
+struct ObjectCopy {
     key: SectionKey,
     object: ObjectRef,
 }
 
 /// The copies of all objects of sections that lie in these zones, of one stream.
-fn copies_in(state: &State, zones: &[u32], stream: usize) -> Vec<Copy> {
+fn copies_in(state: &State, zones: &[u32], stream: usize) -> Vec<ObjectCopy> {
     let mut copies = Vec::new();
     for key in state.directory.slots.iter().flatten() {
         let objects = state.meta(*key).into_iter().flat_map(|meta| meta.objects());
         let inside = objects.filter(|object| zones.contains(&object.copies()[stream].0));
-        copies.extend(inside.map(|object| Copy { key: *key, object: *object }));
+        copies.extend(inside.map(|object| ObjectCopy { key: *key, object: *object }));
     }
     copies
 }
 
 impl State {
     /// The copy of an object lies elsewhere now. What is not there any more was garbage already.
-    fn moved(&mut self, copy: &Copy, stream: usize, to: (u32, u32)) {
+    fn moved(&mut self, copy: &ObjectCopy, stream: usize, to: (u32, u32)) {
         let slots_per_page = self.shape.slots_per_page;
         let Some(meta) = self.meta_mut(copy.key) else { return };
         let old = copy.object.copies()[stream];
@@ -84,7 +83,7 @@ impl Inner {
         Ok(left.min(len_u32(GATHER_BYTES)))
     }
 
-    fn move_copies(&self, copies: &[Copy], stream: usize, holds: Holds) -> Result<()> {
+    fn move_copies(&self, copies: &[ObjectCopy], stream: usize, holds: Holds) -> Result<()> {
         let mut read = Vec::new();
         for copy in copies {
             let what = format!("tables of {:?}", copy.key);

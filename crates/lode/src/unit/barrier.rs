@@ -16,7 +16,7 @@
 //! what they are (the cleaner asks for them).
 
 use super::image::{self};
-use super::shadow::{Shadow, Trimmed};
+use super::shadow::{ListShadow, Shadow, Trimmed};
 use super::{Reserved, Unit};
 use crate::disk::Inner;
 use crate::disk::space::Claim;
@@ -123,7 +123,8 @@ impl Unit {
                 ),
             ));
         }
-        if bytes == barrier.image && self.lists.iter().all(|(_, shadow)| shadow.blocks.is_empty()) {
+        let unchanged = |shadow: &ListShadow| shadow.blocks.is_empty() && shadow.fresh.is_empty();
+        if bytes == barrier.image && self.lists.iter().all(|(_, shadow)| unchanged(shadow)) {
             return Ok(crate::disk::position(&*self.disk.writable()?)); // It is what it was at the last one.
         }
         let mut carrier = self.carrier(&bytes)?;

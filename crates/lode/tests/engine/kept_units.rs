@@ -173,6 +173,37 @@ fn a_refused_commit_takes_back_what_it_trimmed() {
     sound(medium, disk);
 }
 
+/// MI-14: a barrier with the cookie of the last one keeps what was dropped since, also where there was a hole before.
+#[test]
+fn a_barrier_that_says_the_same_keeps_what_was_dropped_again() {
+    for closed in [false, true] {
+        let (medium, disk, volume) = made(16);
+        volume.write_at(0, &[9; 16 * 512]).unwrap();
+        let mut unit = begin(&disk, "job");
+        unit.discard(&volume, 0, 4 * BLOCK).unwrap();
+        unit.barrier(b"x").unwrap();
+        unit.write_at(&volume, BLOCK, &[1; 512]).unwrap();
+        unit.barrier(b"x").unwrap();
+        unit.discard(&volume, BLOCK, BLOCK).unwrap();
+        if closed {
+            drop((unit, volume));
+            disk.close().unwrap();
+        } else {
+            unit.barrier(b"x").unwrap();
+            disk.flush(Survive::Power).unwrap();
+            drop((unit, volume, disk));
+        }
+        let disk = Disk::open(medium.clone(), &quiet()).unwrap();
+        let volume = disk.volume("v").unwrap();
+        let unit = disk.resume("job").unwrap();
+        assert_eq!([0, 1, 4].map(|at| block(&unit, &volume, at)), [0, 0, 9], "closed: {closed}");
+        unit.commit().unwrap();
+        assert_eq!([0, 1, 4].map(|at| committed(&volume, at)), [0, 0, 9]);
+        drop(volume);
+        sound(medium, disk);
+    }
+}
+
 /// Without a label a unit with a barrier is kept if its user says so.
 #[test]
 fn a_unit_is_kept_if_its_user_says_so() {
