@@ -5,6 +5,7 @@
 //! `docs/FORMAT.md` is printed from these declarations by [`describe`].
 
 mod describe;
+mod kinds;
 pub(crate) mod header;
 pub(crate) mod object;
 pub(crate) mod records;

@@ -3,6 +3,8 @@
 //! Each begins with its kind and its length, so that a reader of this version finds the next one. A record names the
 //! new place, and the old place that it frees, so that applying it to one table reads only that record and that table.
 
+pub use super::kinds::Compression;
+pub(crate) use super::kinds::{Form, ListState};
 use super::{Cursor, record};
 use crate::types::{Kind, ListId, Location, SnapshotId, UnitId, len_u32, len_u64};
 
@@ -185,106 +187,6 @@ pub(crate) enum Record {
     Commit { unit: UnitId, blocks: u64 },
     ZoneOpened { zone: u32, stream: u32, segment: u64 },
     ZoneFreed { zone: u32, segment: u64 },
-}
-
-/// What a list is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ListState {
-    /// There for its users.
-    There,
-    /// Deleted; its blocks are freed in bounded steps.
-    Draining,
-    /// Deleted, and seen by snapshots.
-    Hidden,
-    /// What snapshots see of a list and is there no more.
-    Layer,
-    /// A snapshot: no list at all.
-    Snapshot,
-    /// A deleted snapshot whose layers are not all gone yet.
-    Leaving,
-}
-
-impl ListState {
-    const ALL: [ListState; 6] = [
-        ListState::There,
-        ListState::Draining,
-        ListState::Hidden,
-        ListState::Layer,
-        ListState::Snapshot,
-        ListState::Leaving,
-    ];
-}
-
-/// What a list is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(crate) enum Form {
-    /// A volume: its users name blocks by their index.
-    #[default]
-    Indexed,
-    /// Two rows for each ordered list: its ends, and its place among the lists. See `ordered`.
-    Lists,
-    /// A row for each block of a pool: its neighbours and its list.
-    Blocks,
-    /// The blocks of all ordered lists with this block size.
-    Pool,
-    /// What a unit had changed in a list at its last barrier. See `unit::barrier`.
-    Shadow,
-    /// A unit as it was at its last barrier: its image, but for the blocks.
-    Unit,
-    /// When snapshots are taken, and how many are kept. It has no blocks.
-    Schedule,
-}
-
-impl Form {
-    const ALL: [Form; 7] =
-        [Form::Indexed, Form::Lists, Form::Blocks, Form::Pool, Form::Shadow, Form::Unit, Form::Schedule];
-
-    /// Its rows are no blocks of data.
-    pub fn is_table(self) -> bool {
-        matches!(self, Form::Lists | Form::Blocks)
-    }
-
-    /// No snapshot sees it: a unit's own, or a schedule.
-    pub fn is_private(self) -> bool {
-        matches!(self, Form::Shadow | Form::Unit | Form::Schedule)
-    }
-}
-
-/// How the blocks of a list are compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Compression {
-    /// Stored as they are.
-    #[default]
-    None,
-    /// Compressed by lz4; what does not get smaller is stored as it is.
-    Lz4,
-    /// Stored as they are written; compressed by lz4 when the cleaner moves them, which it does with what stays.
-    ColdLz4,
-    /// The same by Zstandard: smaller, and slower to read.
-    ColdZstd,
-}
-
-impl Compression {
-    const ALL: [Compression; 4] = [Compression::None, Compression::Lz4, Compression::ColdLz4, Compression::ColdZstd];
-
-    /// How it is written down.
-    pub(crate) fn code(self) -> u8 {
-        match self {
-            Compression::None => 0,
-            Compression::Lz4 => 1,
-            Compression::ColdLz4 => 2,
-            Compression::ColdZstd => 3,
-        }
-    }
-
-    pub(crate) fn from_code(code: u8) -> Option<Compression> {
-        Self::ALL.into_iter().find(|compression| compression.code() == code)
-    }
-
-    /// Blocks are compressed when they are written.
-    pub(crate) fn is_hot(self) -> bool {
-        self == Compression::Lz4
-    }
 }
 
 /// Everything about a list but its blocks.
