@@ -28,6 +28,11 @@ fn take(disk: &Disk, name: &str, of: &[&str]) -> Result<()> {
 /// Deletes a snapshot and waits until its space is back.
 fn forget(disk: &Disk, name: &str) -> Result<()> {
     disk.delete_snapshot(name)?;
+    settle(disk)
+}
+
+/// Lets the keeper's work come to its end, so that neither side pays for what the other has left.
+fn settle(disk: &Disk) -> Result<()> {
     while disk.maintain()? {}
     Ok(())
 }
@@ -199,11 +204,13 @@ pub fn after(settings: &Settings) -> Result<Report> {
     interleave(
         settings.rounds,
         |round| {
+            settle(&subject.disk)?;
             take(&subject.disk, "s", &[])?;
             after.push(overwrite(&subject.disk, &subject.volume, &data, count, round.into())?);
             forget(&subject.disk, "s")
         },
         |round| {
+            settle(&subject.disk)?;
             before.push(overwrite(&subject.disk, &subject.volume, &data, count, round.into())?);
             Ok(())
         },

@@ -13,7 +13,7 @@ use crate::format::records::{
 };
 use crate::map::sections_of;
 use crate::ordered::Staged;
-use crate::state::{ColdLeaf, Kept, LeafKey};
+use crate::state::{ColdLeaf, Keeper, Kept, LeafKey};
 use crate::sync::MutexGuard;
 use crate::types::{Kind, ListId, Location, Lsn, UnitId, index, len_u32, len_u64};
 use smallvec::SmallVec;
@@ -203,34 +203,19 @@ impl Inner {
             |core| core.with_kept(records),
             Claim::Data,
             |core| {
-                let mut olds = [Location::NONE; 16];
-                let mut many;
-                let olds = if blocks.len() <= olds.len() {
-                    &mut olds[..blocks.len()]
-                } else {
-                    many = vec![Location::NONE; blocks.len()];
-                    &mut many[..]
-                };
                 let form = core.check_list(list, blocks.last().map_or(0, |last| last.block + 1))?.form;
                 if form == Form::Pool {
                     core.check_blocks(list, &Staged::default(), blocks.iter().map(|new| new.block))?;
                 }
-                let mut freed = 0;
-                for (new, old) in blocks.iter().zip(olds.iter_mut()) {
-                    *old = core.state.place(list, new.block)?;
-                    if new.base.is_some_and(|base| base != *old) {
-                        return Err(Again::Base);
-                    }
-                    freed += charge(*old);
-                }
+                let Before { olds, kept } = core.before(list, blocks)?;
+                let freed: u64 = olds.iter().map(|old| charge(*old)).sum();
                 let mut needed = u64::from(data) + len_u64(blocks.len()) * crate::shape::BLOCK_CHARGE;
-                let kept = core.kept(list, blocks.iter().map(|new| new.block))?;
                 needed += kept.iter().map(|kept| charge(kept.place)).sum::<u64>();
                 if needed > freed && core.promised() + needed - freed > core.state.shape.promisable() {
                     return Err(Again::Space(needed - freed));
                 }
                 core.keep(&kept);
-                if let ([new], [old]) = (&*blocks, &*olds) {
+                if let ([new], [old]) = (&*blocks, &olds[..]) {
                     let place = core.writer.place(new.stored, new.kind);
                     let lsn =
                         core.writer.record(|into| encode_one_put(list, new.block, place, *old, new.checksum, into));
@@ -303,6 +288,13 @@ fn puts_of(kept: &[Kept], most: usize) -> Vec<Record> {
         puts.push(Record::Put { list: into, first: kept.block, place: kept.place, entries });
     }
     puts
+}
+
+/// What is where new blocks are to be: their places, and what of them snapshots see.
+#[derive(Default)]
+struct Before {
+    olds: SmallVec<[Location; 16]>,
+    kept: SmallVec<[Kept; 1]>,
 }
 
 /// Gathers neighbouring blocks into one Put record, and applies them.
@@ -385,17 +377,53 @@ impl Core {
         let mut all = SmallVec::new();
         let Some(keeper) = self.state.keeper(list) else { return Ok(all) };
         for block in blocks {
-            let Some(kept) = self.state.keep_by(&keeper, list, block)? else { continue };
-            if kept.layer.is_none() {
-                return Err(Again::Layer(list));
-            }
-            all.push(kept);
+            all.extend(self.keep_by(&keeper, list, block, self.state.lookup(list, block)?)?);
         }
         Ok(all)
     }
 
+    fn keep_by(
+        &self,
+        keeper: &Keeper,
+        list: ListId,
+        block: u64,
+        stored: Option<(Location, u32)>,
+    ) -> std::result::Result<Option<Kept>, Again> {
+        let kept = self.state.keep_by(keeper, block, stored)?;
+        if kept.is_some_and(|kept| kept.layer.is_none()) {
+            return Err(Again::Layer(list));
+        }
+        Ok(kept)
+    }
+
+    /// What is now where new blocks are to be. Refused if one was derived from what is there no more.
+    fn before(&self, list: ListId, blocks: &[NewBlock<'_>]) -> std::result::Result<Before, Again> {
+        let mut before = Before::default();
+        let keeper = self.state.keeper(list);
+        for new in blocks {
+            let old = match &keeper {
+                Some(keeper) => {
+                    let stored = self.state.lookup(list, new.block)?;
+                    before.kept.extend(self.keep_by(keeper, list, new.block, stored)?);
+                    stored.map_or(Location::NONE, |(place, _)| place)
+                }
+                None => self.state.place(list, new.block)?,
+            };
+            if new.base.is_some_and(|base| base != old) {
+                return Err(Again::Base);
+            }
+            before.olds.push(old);
+        }
+        Ok(before)
+    }
+
     /// Puts into their layers what is about to change. Room was made for it.
     pub fn keep(&mut self, kept: &[Kept]) {
+        if let [Kept { layer, block, place, checksum }] = *kept {
+            let layer = layer.expect("asked for before");
+            let lsn = self.writer.record(|into| encode_one_put(layer, block, place, Location::NONE, checksum, into));
+            return self.state.apply_put(layer, block, place, checksum, Location::NONE, lsn);
+        }
         let mut run = Run::default();
         let mut layer = ListId(0);
         for Kept { layer: into, block, place, checksum } in kept {

@@ -83,3 +83,18 @@ fn blocks_in_order_take_little_more_than_their_checksums() {
     leaf.forget_changes();
     assert!(leaf.memory() < 4096 + 512, "{} bytes", leaf.memory());
 }
+
+#[test]
+fn few_blocks_take_little_wherever_they_lie() {
+    let mut leaf = Leaf::new(1024);
+    for n in 0..100 {
+        leaf.set(n * 397 % 1024, place(u64::from(n)), n);
+    }
+    assert!(leaf.memory() < 2048 + 512, "{} bytes", leaf.memory());
+    // Filled, it is an array.
+    for at in 0..1024 {
+        leaf.set(at, place(u64::from(at * 7 % 1024)), at);
+    }
+    assert!(leaf.memory() < 13 << 10, "{} bytes", leaf.memory());
+    assert!(leaf.changes().eq(leaf.iter()));
+}

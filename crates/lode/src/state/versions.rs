@@ -21,6 +21,7 @@ use crate::format::records::{Form, ListMeta, ListState};
 use crate::map::{Slot, sections_of};
 use crate::types::{ListId, Location, SnapshotId, UnitId};
 use smallvec::SmallVec;
+use std::cell::Ref;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Which snapshots and layers there are. All of it follows from the lists.
@@ -152,7 +153,6 @@ const KEEPERS_MAX: usize = 16;
 
 /// What a change of a list must ask for snapshots: kept from one change to the next, until a snapshot, a layer or a list
 /// comes, changes or goes.
-#[derive(Clone)]
 pub(crate) struct Keeper {
     /// The layers from the newest snapshot on that sees the list, oldest first, and from where on what each lacks was a hole.
     layers: SmallVec<[(ListId, u64); 1]>,
@@ -190,20 +190,33 @@ impl State {
     }
 
     /// What a change of a list has to ask. None: no snapshot sees it.
-    pub fn keeper(&self, list: ListId) -> Option<Keeper> {
+    pub fn keeper(&self, list: ListId) -> Option<Ref<'_, Keeper>> {
         if self.versions.is_empty() {
             return None;
         }
-        let mut known = self.keepers.borrow_mut();
-        if let Some((_, keeper)) = known.iter().find(|(known, _)| *known == list) {
-            return keeper.clone();
-        }
+        let known = self.keepers.borrow();
+        let at = known.iter().position(|(known, _)| *known == list);
+        let (known, at) = match at {
+            Some(at) => (known, at),
+            None => {
+                drop(known);
+                self.find_keeper(list);
+                let known = self.keepers.borrow();
+                let last = known.len() - 1;
+                (known, last)
+            }
+        };
+        Ref::filter_map(known, |known| known[at].1.as_ref()).ok()
+    }
+
+    /// Puts at the end of those that are known what a change of a list has to ask.
+    fn find_keeper(&self, list: ListId) {
         let keeper = self.make_keeper(list);
+        let mut known = self.keepers.borrow_mut();
         if known.len() >= KEEPERS_MAX {
             known.clear();
         }
-        known.push((list, keeper.clone()));
-        keeper
+        known.push((list, keeper));
     }
 
     /// Whether a layer must be made before the list changes in any way (S1).
@@ -214,11 +227,16 @@ impl State {
     /// What is to be kept of a block that is about to change. None: no snapshot sees it as it is now.
     pub fn keep(&self, list: ListId, block: u64) -> Result<Option<Kept>, ColdLeaf> {
         let Some(keeper) = self.keeper(list) else { return Ok(None) };
-        self.keep_by(&keeper, list, block)
+        self.keep_by(&keeper, block, self.lookup(list, block)?)
     }
 
-    /// The same, of a list whose keeper is at hand.
-    pub fn keep_by(&self, keeper: &Keeper, list: ListId, block: u64) -> Result<Option<Kept>, ColdLeaf> {
+    /// The same, of a block that is stored so now, in a list whose keeper is at hand.
+    pub fn keep_by(
+        &self,
+        keeper: &Keeper,
+        block: u64,
+        stored: Option<(Location, u32)>,
+    ) -> Result<Option<Kept>, ColdLeaf> {
         if block >= keeper.seen {
             return Ok(None);
         }
@@ -227,7 +245,7 @@ impl State {
                 return Ok(None);
             }
         }
-        let (place, checksum) = self.lookup(list, block)?.unwrap_or((Location::HOLE, 0));
+        let (place, checksum) = stored.unwrap_or((Location::HOLE, 0));
         let layer = keeper.layers.first().map(|(layer, _)| *layer);
         Ok(Some(Kept { layer, block, place, checksum }))
     }
