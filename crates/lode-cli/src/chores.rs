@@ -79,7 +79,7 @@ mod tests {
         let label = UnitLabel { label: "job".into(), until: 1, ..UnitLabel::default() };
         let mut unit = disk.begin_labelled(&label, &UnitOptions::default()).expect("there is room");
         unit.write_at(&data, 0, &[1; 4096]).and_then(|()| unit.barrier(b"")).expect("there is room");
-        let every = SnapshotSchedule { name: "often".into(), every: 1 << 30, keep: 2, volumes: Vec::new() };
+        let every = SnapshotSchedule { name: "often".into(), every: 1 << 30, keep: 2, ..SnapshotSchedule::default() };
         disk.set_schedule(&every).expect("there is room");
         drop(unit);
         disk.close().expect("it closes");

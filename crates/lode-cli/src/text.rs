@@ -19,6 +19,11 @@ fn reorders(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
+/// For a column of a table.
+pub fn yes_no(is: bool) -> String {
+    if is { "yes" } else { "no" }.to_owned()
+}
+
 /// Rows as columns, the first row being the heading. Numbers (all but the first column) go to the right.
 pub fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);

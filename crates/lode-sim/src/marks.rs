@@ -9,6 +9,7 @@ use crate::torture::Plan;
 /// Reached by every crash of the scripts.
 pub const CRASHES: &[&str] = &[
     "cleaner: blocks put in the order of their lists",
+    "lists: read ahead",
     "cleaner: cold block compressed",
     "cleaner: cold leaf loaded",
     "discard: space of free zones given back",

@@ -86,14 +86,14 @@ impl Disk {
     /// What an ordered list is like. `NotFound`.
     pub fn list(&self, list: OrderedId) -> Result<ListInfo> {
         let attributes = self.inner().look(None, |state, staged| staged.alive(state, list.0))?;
-        Ok(ListInfo { list, block_bytes: 1 << attributes.shift, compression: attributes.compression })
+        Ok(ListInfo::new(list, attributes))
     }
 
     /// As [`Disk::list`], as a snapshot sees it. `NotFound`.
     pub fn list_at(&self, snapshot: &str, list: OrderedId) -> Result<ListInfo> {
         let at = Some(self.snapshot_id(snapshot)?);
         let attributes = self.inner().look(at, |state, staged| staged.alive(state, list.0))?;
-        Ok(ListInfo { list, block_bytes: 1 << attributes.shift, compression: attributes.compression })
+        Ok(ListInfo::new(list, attributes))
     }
 
     /// Puts a new block into a list: first, last, or behind another. It reads as zeros until it is written. `NotFound`,
@@ -147,6 +147,7 @@ impl Disk {
         let _same = inner.generations.guard();
         let found = inner.look(None, |state, staged| ordered::owner(state, staged, block))?;
         let (volume, at) = Volume::of_pool(inner, &found, block, offset, into.len())?;
+        inner.read_ahead(&found, block, None);
         volume.read_at(at, into)
     }
 
@@ -179,6 +180,7 @@ impl Disk {
         let (inner, id) = (self.inner(), self.snapshot_id(snapshot)?);
         let found = inner.look(Some(id), |state, staged| ordered::owner(state, staged, block))?;
         let (volume, at) = Volume::of_pool(inner, &found, block, offset, into.len())?;
+        inner.read_ahead(&found, block, Some(id));
         volume.seen_by(id).read_at(at, into)
     }
 }

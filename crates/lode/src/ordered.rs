@@ -21,10 +21,13 @@
 //! * O2 a block names the list whose ring it is in; a list without attributes is none, and has no blocks.
 //! * O3 only blocks that have a row are stored in a pool.
 
+mod walk;
+
 use crate::format::records::Compression;
-use crate::state::{ColdLeaf, Pool, State};
-use crate::types::{BlockId, ListId, Location, OrderedId, SnapshotId};
+use crate::state::{ColdLeaf, State};
+use crate::types::{ListId, Location, SnapshotId};
 use std::collections::HashMap;
+pub(crate) use walk::{Owner, beside, blocks, following, lists, owner, stands_by};
 
 /// Where in an order something goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,14 +89,21 @@ pub(crate) struct Attributes {
     pub compression: Compression,
     /// Deleted, and its blocks are freed in bounded steps.
     pub dead: bool,
+    /// Its blocks are brought together in their order.
+    pub cluster: bool,
+    /// They belong behind those of the list before it.
+    pub near: bool,
 }
 
 impl Attributes {
     const DEAD: u32 = 1 << 16;
+    const LOOSE: u32 = 1 << 17;
+    const NEAR: u32 = 1 << 18;
 
     pub fn encode(self) -> u32 {
-        let compression = u32::from(self.compression.code()) << 8;
-        u32::from(self.shift) | compression | if self.dead { Self::DEAD } else { 0 }
+        let flags = [(self.dead, Self::DEAD), (!self.cluster, Self::LOOSE), (self.near, Self::NEAR)];
+        let flags: u32 = flags.iter().filter(|(is, _)| *is).map(|(_, flag)| flag).sum();
+        u32::from(self.shift) | u32::from(self.compression.code()) << 8 | flags
     }
 
     pub fn decode(value: u32) -> Attributes {
@@ -101,6 +111,8 @@ impl Attributes {
             shift: value.to_le_bytes()[0],
             compression: Compression::from_code(value.to_le_bytes()[1]).unwrap_or_default(),
             dead: value & Self::DEAD != 0,
+            cluster: value & Self::LOOSE == 0,
+            near: value & Self::NEAR != 0,
         }
     }
 }
@@ -501,82 +513,6 @@ impl Staged {
         }
         self.link(state, &target, before, first, last)
     }
-}
-
-/// Where a block is: its pool, its list, and what that is like.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Owner {
-    pub pool: Pool,
-    pub attributes: Attributes,
-}
-
-/// The list of a block, and the chain through it.
-fn place_of(state: &State, staged: &Staged, block: BlockId) -> Outcome<(u32, Attributes, Chain, Links)> {
-    let (shift, number) = block.parts();
-    let table = state.tables.pool(shift).unwrap_or_default().table;
-    let links = match number {
-        0 => Links::default(),
-        _ => staged.get(state, Row { table, at: number.into() })?,
-    };
-    if links.is_none() {
-        return meaningless(format!("block {} is in no ordered list, or no more", block.0));
-    }
-    let attributes = staged.alive(state, links.value)?;
-    Ok((links.value, attributes, Chain::of_blocks(state, links.value, shift), links))
-}
-
-/// See [`Owner`].
-pub(crate) fn owner(state: &State, staged: &Staged, block: BlockId) -> Outcome<Owner> {
-    let (_, attributes, ..) = place_of(state, staged, block)?;
-    Ok(Owner { pool: state.tables.pool(attributes.shift).unwrap_or_default(), attributes })
-}
-
-/// The neighbour of a block.
-pub(crate) fn beside(state: &State, staged: &Staged, block: BlockId, behind: bool) -> Outcome<Option<BlockId>> {
-    let (_, _, _, links) = place_of(state, staged, block)?;
-    let number = if behind { links.behind } else { links.before };
-    Ok((number != 0).then(|| BlockId::new(block.parts().0, number)))
-}
-
-/// Up to `most` blocks of a list, in order, from the one behind `after` on. False: there are no more behind them.
-pub(crate) fn blocks(
-    state: &State,
-    staged: &Staged,
-    list: OrderedId,
-    after: Option<BlockId>,
-    most: usize,
-    into: &mut Vec<BlockId>,
-) -> Outcome<bool> {
-    let shift = staged.alive(state, list.0)?.shift;
-    let chain = Chain::of_blocks(state, list.0, shift);
-    let (mut before, mut number) = match after.map(|after| after.parts().1) {
-        None => (0, staged.get(state, chain.row(0))?.behind),
-        Some(after) => (after, staged.block(state, &chain, list.0, after)?.behind),
-    };
-    while number != 0 {
-        if into.len() >= most {
-            return Ok(true);
-        }
-        into.push(BlockId::new(shift, number));
-        let links = staged.block(state, &chain, list.0, number)?;
-        leads_back(number, before, links)?;
-        (before, number) = (number, links.behind);
-    }
-    Ok(false)
-}
-
-/// All lists, in order.
-pub(crate) fn lists(state: &State, staged: &Staged) -> Outcome<Vec<OrderedId>> {
-    let chain = Chain::of_lists(state, false);
-    let mut lists = Vec::new();
-    let (mut before, mut number) = (0, staged.get(state, chain.row(0))?.behind);
-    while number != 0 {
-        lists.push(OrderedId(number));
-        let links = staged.get(state, chain.row(number))?;
-        leads_back(number, before, links)?;
-        (before, number) = (number, links.behind);
-    }
-    Ok(lists)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@ use super::*;
 use crate::format::records::{Form, ListMeta, ListState, Record};
 use crate::state::tests::{empty, list};
 use crate::types::Lsn;
+use crate::types::{BlockId, OrderedId};
 
 /// A state with tables and a pool of 512-byte blocks, and these rows: table, row, what it holds.
 fn with_rows(rows: &[(u32, u64, (u32, u32, u32))]) -> State {

@@ -21,7 +21,7 @@ fn subject(settings: &Settings, volume: u64) -> Result<(Subject, super::place::P
 
 fn take(disk: &Disk, name: &str, of: &[&str]) -> Result<()> {
     let volumes = of.iter().map(|name| (*name).to_owned()).collect();
-    disk.take_snapshot(name, &SnapshotOptions { volumes, made: 0 })?;
+    disk.take_snapshot(name, &SnapshotOptions { volumes, ..SnapshotOptions::default() })?;
     Ok(())
 }
 

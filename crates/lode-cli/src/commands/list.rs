@@ -4,7 +4,7 @@ use super::volume::{Compress, block_size, change};
 use crate::failure::{Code, Failure, Result};
 use crate::{image, output, session, size, text};
 use clap::{Args, Subcommand};
-use lode::{BlockId, Disk, ListOptions, OrderedId, Place};
+use lode::{BlockId, Disk, ListInfo, ListOptions, OrderedId, Place};
 use serde::Serialize;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ Examples:
   lode list show disk.lode
   lode list blocks disk.lode 1
   lode list read disk.lode 1 > journal.bin
+  lode list read disk.lode 1 --snapshot monday > journal.bin
   lode list move disk.lode 3 --after 1
   lode list delete disk.lode 1
 
@@ -37,6 +38,12 @@ pub enum Command {
         /// How blocks are compressed
         #[arg(long, value_enum, default_value_t = Compress::None)]
         compress: Compress,
+        /// Do not bring its blocks together in their order
+        #[arg(long)]
+        no_cluster: bool,
+        /// Put its blocks behind those of the list before it, when the cleaner moves them
+        #[arg(long)]
+        near: bool,
         #[command(flatten)]
         to: Where,
     },
@@ -44,6 +51,9 @@ pub enum Command {
     Show {
         /// The disk
         disk: PathBuf,
+        /// As this snapshot sees them
+        #[arg(long, value_name = "NAME")]
+        snapshot: Option<String>,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -54,6 +64,9 @@ pub enum Command {
         disk: PathBuf,
         /// The list
         list: u32,
+        /// As this snapshot sees it
+        #[arg(long, value_name = "NAME")]
+        snapshot: Option<String>,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -73,6 +86,9 @@ pub enum Command {
         disk: PathBuf,
         /// The list
         list: u32,
+        /// As this snapshot sees it
+        #[arg(long, value_name = "NAME")]
+        snapshot: Option<String>,
     },
     /// Move a list to another place in the order of lists
     Move {
@@ -117,8 +133,13 @@ impl Where {
 /// Runs one of them.
 pub fn run(command: &Command) -> Result<Code> {
     match command {
-        Command::Create { disk, block_size, compress, to } => change(disk, |disk| {
-            let options = ListOptions { block_bytes: *block_size, compression: (*compress).into() };
+        Command::Create { disk, block_size, compress, no_cluster, near, to } => change(disk, |disk| {
+            let options = ListOptions {
+                block_bytes: *block_size,
+                compression: (*compress).into(),
+                cluster: !no_cluster,
+                near: *near,
+            };
             let list = disk.create_list(&options, to.place())?;
             output::line(list.0)
         }),
@@ -127,9 +148,11 @@ pub fn run(command: &Command) -> Result<Code> {
             change(disk, |disk| Ok(disk.move_list(OrderedId(*list), to.place()).map(drop)?))
         }
         Command::Delete { disk, list } => change(disk, |disk| Ok(disk.delete_list(OrderedId(*list)).map(drop)?)),
-        Command::Show { disk, json } => show(disk, *json),
-        Command::Blocks { disk, list, json } => blocks(disk, OrderedId(*list), *json),
-        Command::Read { disk, list } => read(disk, OrderedId(*list)),
+        Command::Show { disk, snapshot, json } => show(disk, Seen(snapshot.as_deref()), *json),
+        Command::Blocks { disk, list, snapshot, json } => {
+            blocks(disk, OrderedId(*list), Seen(snapshot.as_deref()), *json)
+        }
+        Command::Read { disk, list, snapshot } => read(disk, OrderedId(*list), Seen(snapshot.as_deref())),
     }
 }
 
@@ -154,22 +177,50 @@ fn append(disk: &Disk, list: OrderedId, path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Lists as they are now, or as a snapshot sees them.
+#[derive(Clone, Copy)]
+struct Seen<'a>(Option<&'a str>);
+
+impl Seen<'_> {
+    fn lists(self, disk: &Disk) -> lode::Result<Vec<OrderedId>> {
+        self.0.map_or_else(|| disk.lists(), |snapshot| disk.lists_at(snapshot))
+    }
+
+    fn list(self, disk: &Disk, list: OrderedId) -> lode::Result<ListInfo> {
+        self.0.map_or_else(|| disk.list(list), |snapshot| disk.list_at(snapshot, list))
+    }
+
+    fn blocks(self, disk: &Disk, list: OrderedId) -> lode::Result<Vec<BlockId>> {
+        self.0.map_or_else(|| disk.blocks(list), |snapshot| disk.blocks_at(snapshot, list))
+    }
+
+    fn read(self, disk: &Disk, block: BlockId, into: &mut [u8]) -> lode::Result<()> {
+        match self.0 {
+            None => disk.read_block(block, 0, into),
+            Some(snapshot) => disk.read_block_at(snapshot, block, 0, into),
+        }
+    }
+}
+
 #[derive(Serialize)]
 struct Listed {
     list: u32,
     block_bytes: u32,
     compression: &'static str,
+    cluster: bool,
+    near: bool,
     blocks: usize,
 }
 
-fn show(path: &Path, json: bool) -> Result<Code> {
+fn show(path: &Path, seen: Seen<'_>, json: bool) -> Result<Code> {
     let lists = image::closing(image::open_read_only(path)?, |disk| {
         let mut lists = Vec::new();
-        for list in disk.lists()? {
-            let info = disk.list(list)?;
+        for list in seen.lists(disk)? {
+            let info = seen.list(disk, list)?;
             let compression = super::volume::compression_name(info.compression);
-            let blocks = disk.blocks(list)?.len();
-            lists.push(Listed { list: list.0, block_bytes: info.block_bytes, compression, blocks });
+            let blocks = seen.blocks(disk, list)?.len();
+            let ListInfo { block_bytes, cluster, near, .. } = info;
+            lists.push(Listed { list: list.0, block_bytes, compression, cluster, near, blocks });
         }
         Ok(lists)
     })?;
@@ -177,17 +228,18 @@ fn show(path: &Path, json: bool) -> Result<Code> {
         output::json(&lists)?;
         return Ok(Code::Done);
     }
-    let mut rows = vec![["LIST", "BLOCKS", "BLOCK", "COMPRESSION"].map(String::from).to_vec()];
+    let mut rows = vec![["LIST", "BLOCKS", "BLOCK", "COMPRESSION", "CLUSTER", "NEAR"].map(String::from).to_vec()];
     for list in &lists {
         let block = size::show(list.block_bytes.into());
-        rows.push(vec![list.list.to_string(), list.blocks.to_string(), block, list.compression.into()]);
+        let (cluster, near) = (text::yes_no(list.cluster), text::yes_no(list.near));
+        rows.push(vec![list.list.to_string(), list.blocks.to_string(), block, list.compression.into(), cluster, near]);
     }
     output::print(&text::table(&rows))?;
     Ok(Code::Done)
 }
 
-fn blocks(path: &Path, list: OrderedId, json: bool) -> Result<Code> {
-    let blocks = image::closing(image::open_read_only(path)?, |disk| Ok(disk.blocks(list)?))?;
+fn blocks(path: &Path, list: OrderedId, seen: Seen<'_>, json: bool) -> Result<Code> {
+    let blocks = image::closing(image::open_read_only(path)?, |disk| Ok(seen.blocks(disk, list)?))?;
     let numbers: Vec<u64> = blocks.into_iter().map(|BlockId(block)| block).collect();
     if json {
         output::json(&numbers)?;
@@ -198,13 +250,13 @@ fn blocks(path: &Path, list: OrderedId, json: bool) -> Result<Code> {
     Ok(Code::Done)
 }
 
-fn read(path: &Path, list: OrderedId) -> Result<Code> {
+fn read(path: &Path, list: OrderedId, seen: Seen<'_>) -> Result<Code> {
     image::closing(image::open_read_only(path)?, |disk| {
-        let size = usize::try_from(disk.list(list)?.block_bytes).expect("at most 64 KiB");
+        let size = usize::try_from(seen.list(disk, list)?.block_bytes).expect("at most 64 KiB");
         let mut out = session::stdout();
         let mut bytes = vec![0; size];
-        for block in disk.blocks(list)? {
-            disk.read_block(block, 0, &mut bytes)?;
+        for block in seen.blocks(disk, list)? {
+            seen.read(disk, block, &mut bytes)?;
             out.write_all(&bytes).map_err(|error| Failure::io("writing to standard output", error))?;
         }
         out.flush().map_err(|error| Failure::io("writing to standard output", error))?;

@@ -38,6 +38,9 @@ pub enum Command {
         /// Of this volume only; may be given again
         #[arg(long, value_name = "NAME")]
         volume: Vec<String>,
+        /// Of the ordered lists only, all of them; or of these and of the volumes named
+        #[arg(long)]
+        lists: bool,
     },
     /// List the snapshots, oldest first
     List {
@@ -72,10 +75,10 @@ pub enum Command {
 /// Runs one of them.
 pub fn run(command: &Command) -> Result<Code> {
     match command {
-        Command::Create { disk, name, volume } => {
+        Command::Create { disk, name, volume, lists } => {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             let made = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-            let options = SnapshotOptions { volumes: volume.clone(), made };
+            let options = SnapshotOptions { volumes: volume.clone(), lists: *lists, made };
             change(disk, |disk| Ok(disk.take_snapshot(name, &options).map(drop)?))
         }
         Command::Rollback { disk, name, volume } => change(disk, |disk| {
@@ -92,6 +95,8 @@ struct Listed {
     name: String,
     made: String,
     volumes: Vec<String>,
+    /// Whether it is of the ordered lists.
+    lists: bool,
     /// What comes back when it is deleted.
     held_bytes: u64,
 }
@@ -100,7 +105,7 @@ impl Listed {
     fn new(snapshot: SnapshotInfo, held_bytes: u64) -> Self {
         let made = SystemTime::UNIX_EPOCH + Duration::from_nanos(snapshot.made);
         let made = humantime::format_rfc3339_seconds(made).to_string();
-        Listed { name: snapshot.name, made, volumes: snapshot.volumes, held_bytes }
+        Listed { name: snapshot.name, made, volumes: snapshot.volumes, lists: snapshot.lists, held_bytes }
     }
 }
 
@@ -116,13 +121,14 @@ fn list(path: &std::path::Path, json: bool) -> Result<Code> {
         output::json(&snapshots)?;
         return Ok(Code::Done);
     }
-    let mut rows = vec![["NAME", "TAKEN", "HOLDS", "VOLUMES"].map(String::from).to_vec()];
+    let mut rows = vec![["NAME", "TAKEN", "HOLDS", "VOLUMES", "LISTS"].map(String::from).to_vec()];
     for snapshot in &snapshots {
         rows.push(vec![
             text::safe(&snapshot.name),
             snapshot.made.clone(),
             size::show(snapshot.held_bytes),
             text::safe(&snapshot.volumes.join(" ")),
+            text::yes_no(snapshot.lists),
         ]);
     }
     output::print(&text::table(&rows))?;

@@ -24,7 +24,17 @@ fn lists_are_made_filled_moved_and_deleted() {
     let shown = order();
     assert_eq!((&shown[2]["list"], &shown[2]["blocks"]), (&serde_json::json!(3), &serde_json::json!(10)));
     assert!(good(lode(&["list", "show"]).arg(&disk)).contains("lz4"));
+    good(lode(&["snapshot", "create", "--lists"]).arg(&disk).arg("before"));
+    assert_eq!(json(lode(&["snapshot", "list", "--json"]).arg(&disk))[0]["lists"], serde_json::json!(true));
     good(lode(&["list", "delete"]).arg(&disk).arg("3"));
+    let seen = run(lode(&["list", "read", "--snapshot", "before"]).arg(&disk).arg("3"));
+    assert_eq!(seen.stdout, std::fs::read(&file).unwrap().repeat(2));
+    assert_eq!(json(lode(&["list", "show", "--json", "--snapshot", "before"]).arg(&disk)).as_array().unwrap().len(), 3);
+    assert!(bad(lode(&["list", "show", "--snapshot", "none"]).arg(&disk), 3).contains("no snapshot named none"));
+    good(lode(&["list", "create", "--near", "--no-cluster", "--after", "1"]).arg(&disk));
+    let shown = &order()[2];
+    assert_eq!((&shown["near"], &shown["cluster"]), (&serde_json::json!(true), &serde_json::json!(false)));
+    good(lode(&["list", "delete"]).arg(&disk).arg(shown["list"].to_string()));
     assert!(bad(lode(&["list", "read"]).arg(&disk).arg("3"), 3).contains("no ordered list 3"));
     assert_eq!(order().as_array().unwrap().len(), 2);
     sound(&disk);

@@ -300,7 +300,7 @@ impl Run<'_> {
 }
 
 fn options(block_bytes: u32, packed: bool) -> ListOptions {
-    ListOptions { block_bytes, compression: compression(packed, block_bytes.into()) }
+    ListOptions { block_bytes, compression: compression(packed, block_bytes.into()), cluster: true, near: packed }
 }
 
 fn must_be_refused<T>(result: lode::Result<T>) -> Step {

@@ -12,7 +12,7 @@ impl Run<'_> {
             return Ok(());
         }
         let note = self.begin_call();
-        let options = SnapshotOptions { volumes: volumes.clone(), made: 0 };
+        let options = SnapshotOptions { volumes: volumes.clone(), ..SnapshotOptions::default() };
         let result = self.open_disk().take_snapshot(&name, &options);
         if self.model.now().snapshots.contains_key(&name) {
             return match result {

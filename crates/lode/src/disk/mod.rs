@@ -5,7 +5,7 @@
 //! keeper, that checkpoints and cleans. A disk opened with `background: false` has none: the caller's thread does all
 //! work, in an order that depends on nothing but the calls.
 //!
-//! Lock order: `units`, `large`, `maintaining`, `telling` (of `warning`), `core`. Nothing else is nested.
+//! Lock order: `units`, `large`, `maintaining`, `telling` (of `warning`), `core`, `ahead`. Nothing else is nested.
 
 pub(crate) mod flush;
 pub(crate) mod load;
@@ -18,6 +18,7 @@ pub(crate) mod outcomes;
 pub(crate) mod pace;
 pub(crate) mod put;
 pub(crate) mod read;
+mod ahead;
 mod discard;
 mod grow;
 mod recount;
@@ -189,6 +190,7 @@ pub(crate) struct Inner {
     /// Held over the commit of a large unit.
     pub large: Mutex<()>,
     pub cache: Option<read::Cache>,
+    pub ahead: Mutex<ahead::Ahead>,
     pub next_unit: AtomicU64,
     pub generations: numbers::Generations,
     /// Units with a label or a barrier.

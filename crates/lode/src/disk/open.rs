@@ -447,6 +447,7 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         shape,
         disk,
         cache: read::cache(options.cache_bytes),
+        ahead: crate::sync::Mutex::default(),
         damaged: damage,
         core: Mutex::new(core),
         progress: Condvar::new(),

@@ -172,11 +172,16 @@ pub struct ListOptions {
     pub block_bytes: u32,
     /// How its blocks are stored.
     pub compression: Compression,
+    /// The cleaner brings its blocks together in their order, and reads in this order are read ahead (LD, section 2.2).
+    pub cluster: bool,
+    /// The cleaner puts its blocks behind those of the list before it in the order of lists, whichever that is by then; who has read that
+    /// one to its end has the beginning of this one in memory.
+    pub near: bool,
 }
 
 impl Default for ListOptions {
     fn default() -> Self {
-        ListOptions { block_bytes: 4096, compression: Compression::None }
+        ListOptions { block_bytes: 4096, compression: Compression::None, cluster: true, near: false }
     }
 }
 
@@ -189,7 +194,8 @@ impl ListOptions {
             ));
         }
         let shift = u8::try_from(self.block_bytes.ilog2()).expect("at most 31");
-        Ok(Attributes { shift, compression: self.compression, dead: false })
+        let ListOptions { compression, cluster, near, .. } = *self;
+        Ok(Attributes { shift, compression, dead: false, cluster, near })
     }
 }
 
@@ -202,6 +208,17 @@ pub struct ListInfo {
     pub block_bytes: u32,
     /// How they are stored.
     pub compression: Compression,
+    /// Whether they are brought together in their order.
+    pub cluster: bool,
+    /// Whether they are put behind those of the list before it.
+    pub near: bool,
+}
+
+impl ListInfo {
+    pub(crate) fn new(list: OrderedId, attributes: Attributes) -> ListInfo {
+        let Attributes { shift, compression, cluster, near, .. } = attributes;
+        ListInfo { list, block_bytes: 1 << shift, compression, cluster, near }
+    }
 }
 
 /// What a unit sees beside its own changes (*Atomic Recovery Units*, section 3; *Mime*, the snapshot flag).
@@ -242,8 +259,10 @@ pub struct UnitOptions {
 /// How a snapshot is taken.
 #[derive(Clone, Debug, Default)]
 pub struct SnapshotOptions {
-    /// Of these volumes; none: of all that there are.
+    /// Of these volumes; none, and `lists` is not set: of all that there is.
     pub volumes: Vec<String>,
+    /// Of the ordered lists: of all of them, since they are one address space (architecture, R20).
+    pub lists: bool,
     /// When it is taken, in nanoseconds since 1970, for those who look at it later. The disk has no clock.
     pub made: u64,
 }
@@ -259,6 +278,8 @@ pub struct SnapshotInfo {
     pub made: u64,
     /// The volumes that it is of, as they were named then.
     pub volumes: Vec<String>,
+    /// Whether it is of the ordered lists.
+    pub lists: bool,
 }
 
 /// What happened since the disk was opened. All but `tables_bytes` only grow.

@@ -23,6 +23,17 @@ pub(crate) struct CachedBlock {
     bytes: Arc<[u8]>,
 }
 
+impl CachedBlock {
+    pub fn new(checksum: u32, bytes: &[u8]) -> CachedBlock {
+        CachedBlock { checksum, bytes: Arc::from(bytes) }
+    }
+
+    /// Whether it is the block with this checksum.
+    pub fn is(&self, checksum: u32) -> bool {
+        self.checksum == checksum
+    }
+}
+
 #[derive(Clone)]
 pub(crate) struct ByBytes;
 
@@ -228,8 +239,8 @@ impl Inner {
         }
         if let Some(cache) = &self.cache {
             for (n, place, checksum) in missing {
-                let bytes = Arc::from(&into[n * index(block_bytes)..(n + 1) * index(block_bytes)]);
-                cache.insert(place.0, CachedBlock { checksum: *checksum, bytes });
+                let bytes = &into[n * index(block_bytes)..(n + 1) * index(block_bytes)];
+                cache.insert(place.0, CachedBlock::new(*checksum, bytes));
             }
         }
         Ok(())
@@ -331,7 +342,7 @@ pub(crate) fn unpack(
     unpack_unchecked(stored, place, into)
 }
 
-fn unpack_unchecked(stored: &[u8], place: Location, into: &mut [u8]) -> std::result::Result<(), String> {
+pub(crate) fn unpack_unchecked(stored: &[u8], place: Location, into: &mut [u8]) -> std::result::Result<(), String> {
     match place.kind() {
         Some(Kind::Raw) if stored.len() == into.len() => into.copy_from_slice(stored),
         Some(Kind::Raw) => return Err(format!("{} bytes are stored for a block of {}", stored.len(), into.len())),

@@ -10,7 +10,7 @@ use crate::format::records::{Form, ListMeta, ListState, NAME_BYTES_MAX, Record};
 use crate::types::{ListId, Lsn, len_u32, len_u64};
 
 /// When snapshots are taken, and how many are kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotSchedule {
     /// Its name, with which the names of its snapshots begin.
     pub name: String,
@@ -18,8 +18,10 @@ pub struct SnapshotSchedule {
     pub every: u64,
     /// So many are kept: when there are more, the oldest is deleted.
     pub keep: u64,
-    /// Of these volumes; none: of all that there are.
+    /// Of these volumes; none, and `lists` is not set: of all that there is.
     pub volumes: Vec<String>,
+    /// Of the ordered lists, all of them.
+    pub lists: bool,
 }
 
 /// What schedules have done.
@@ -64,7 +66,7 @@ impl Inner {
             let words = format!("a name of {} bytes: expected at most {most}, for a schedule", schedule.name.len());
             return Err(Error::new(ErrorKind::InvalidArgument, words));
         }
-        let room = LIST_RECORD + 4 * len_u32(schedule.volumes.len());
+        let room = LIST_RECORD + 4 * (len_u32(schedule.volumes.len()) + 1);
         let sound = schedule.every >= EVERY_MIN
             && (1..=KEEP_MAX).contains(&schedule.keep)
             && schedule.volumes.len() <= VOLUMES_MAX
@@ -81,18 +83,9 @@ impl Inner {
                 ),
             ));
         }
-        let mut members = Vec::new();
-        for volume in &schedule.volumes {
-            members.push(
-                self.core
-                    .lock()
-                    .state
-                    .names
-                    .get(volume)
-                    .copied()
-                    .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no volume named {volume}")))?,
-            );
-        }
+        let mut members = self.core.lock().members(&schedule.volumes, schedule.lists)?;
+        // The table of the ordered lists stands for all that they are in.
+        members.truncate(schedule.volumes.len() + usize::from(schedule.lists));
         self.with_room(0, room, Claim::Urgent, |core| {
             let old = core.schedule_named(&schedule.name);
             if old.is_none() && !core.promises(self.shape.list_charge()) {
@@ -122,7 +115,8 @@ impl Inner {
         let name =
             |list: &ListId| core.state.lists.get(list).filter(|l| l.meta.is_volume()).map(|l| l.meta.name.clone());
         let volumes = meta.members.iter().filter_map(name).collect();
-        SnapshotSchedule { name: meta.name.clone(), every: meta.made, keep: meta.cut, volumes }
+        let lists = meta.members.contains(&core.state.tables.lists);
+        SnapshotSchedule { name: meta.name.clone(), every: meta.made, keep: meta.cut, volumes, lists }
     }
 
     /// Forgets a schedule; its snapshots stay.
@@ -156,14 +150,14 @@ impl Inner {
         done: &mut Scheduled,
     ) -> Result<()> {
         let schedule = self.schedule(meta);
-        if schedule.volumes.is_empty() && !meta.members.is_empty() {
+        if schedule.volumes.is_empty() && !schedule.lists && !meta.members.is_empty() {
             return Ok(()); // All of them are gone.
         }
         // Also after a clock that was ahead by more than that was set back.
         let due = self.taken_by(meta.list).last().is_none_or(|(_, made)| now.abs_diff(*made) >= schedule.every);
         if due {
             let name = format!("{}-{}", schedule.name, when(now));
-            let options = SnapshotOptions { volumes: schedule.volumes.clone(), made: now };
+            let options = SnapshotOptions { volumes: schedule.volumes.clone(), lists: schedule.lists, made: now };
             self.take_snapshot_by(&name, &options, meta.list)?;
             done.taken.push(name);
         }

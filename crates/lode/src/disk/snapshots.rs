@@ -14,8 +14,10 @@ use std::collections::BTreeMap;
 /// What the record of a snapshot that came in a stream has more.
 pub(crate) const ORIGIN_BYTES: u32 = 16;
 
-/// A snapshot is of at most so many lists, if not of all.
+/// A snapshot is of at most so many volumes, if not of all.
 const MEMBERS_MAX: usize = 64;
+/// What ordered lists are in, at most: their table, and two lists for each block size.
+pub(super) const TABLES_MAX: usize = 1 + 2 * 11;
 
 /// Room for the record of a list or snapshot.
 fn room_of(meta: &ListMeta) -> u32 {
@@ -23,6 +25,25 @@ fn room_of(meta: &ListMeta) -> u32 {
 }
 
 impl Core {
+    /// The lists that are named so; and those that hold the ordered lists.
+    pub fn members(&self, volumes: &[String], lists: bool) -> Result<Vec<ListId>> {
+        let none = |what: String| Error::new(ErrorKind::NotFound, format!("there {what}"));
+        let named = |volume: &String| {
+            let found = self.state.names.get(volume).copied();
+            found.ok_or_else(|| none(format!("is no volume named {volume}")))
+        };
+        let mut members = volumes.iter().map(named).collect::<Result<Vec<ListId>>>()?;
+        if lists {
+            let tables = &self.state.tables;
+            if tables.lists == ListId(0) {
+                return Err(none("are no ordered lists".to_owned()));
+            }
+            members.push(tables.lists);
+            members.extend(tables.pools().flat_map(|(_, pool)| [pool.table, pool.blocks]));
+        }
+        Ok(members)
+    }
+
     pub fn write_snapshot(
         &mut self,
         name: &str,
@@ -54,7 +75,7 @@ impl Inner {
     /// As `take_snapshot`, by a schedule.
     pub(super) fn take_snapshot_by(&self, name: &str, options: &SnapshotOptions, schedule: ListId) -> Result<Lsn> {
         check_name("a snapshot", name)?;
-        let room = LIST_RECORD + len_u32(options.volumes.len()) * 4;
+        let room = LIST_RECORD + len_u32(options.volumes.len() + if options.lists { TABLES_MAX } else { 0 }) * 4;
         if options.volumes.len() > MEMBERS_MAX || room > self.shape.batch_bytes - self.shape.head {
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
@@ -73,14 +94,7 @@ impl Inner {
             if !core.promises(holes + self.shape.list_charge()) {
                 return Err(self.full(core, holes + self.shape.list_charge()));
             }
-            let mut members = Vec::new();
-            for volume in &options.volumes {
-                let found = core.state.names.get(volume).copied();
-                members
-                    .push(found.ok_or_else(|| {
-                        Error::new(ErrorKind::NotFound, format!("there is no volume named {volume}"))
-                    })?);
-            }
+            let members = core.members(&options.volumes, options.lists)?;
             core.write_snapshot(name, options.made, members, None, schedule);
             Ok(core.writer.lsn)
         })?
@@ -131,6 +145,8 @@ impl Inner {
                 name: list.meta.name.clone(),
                 id: SnapshotId(list.meta.list.0),
                 made: list.meta.made,
+                lists: core.state.versions.is_of(SnapshotId(list.meta.list.0), core.state.tables.lists)
+                    && core.state.tables.lists != ListId(0),
                 volumes: core
                     .state
                     .volumes_at(SnapshotId(list.meta.list.0))

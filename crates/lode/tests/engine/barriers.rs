@@ -253,7 +253,7 @@ fn large_units_with_barriers_live_under_the_cleaner() {
 fn list_operations_outlive_a_crash_with_their_numbers() {
     let (medium, disk, volume) = made(16);
     drop(volume);
-    let options = ListOptions { block_bytes: 512, compression: Compression::None };
+    let options = ListOptions { block_bytes: 512, ..ListOptions::default() };
     let list = disk.create_list(&options, Place::Last).unwrap();
     let first = disk.insert_block(list, Place::Last).unwrap();
     let gone = disk.insert_block(list, Place::Last).unwrap();
@@ -498,8 +498,12 @@ fn tiny_disks_take_barriers_too() {
         let disk = Disk::open(medium.clone(), &options).unwrap();
         let options = VolumeOptions { bytes: 30 * 256, block_bytes: 256, ..Default::default() };
         let volume = disk.create_volume("v", &options).unwrap();
-        let list =
-            disk.create_list(&ListOptions { block_bytes: 64, compression: Compression::Lz4 }, Place::Last).unwrap();
+        let list = disk
+            .create_list(
+                &ListOptions { block_bytes: 64, compression: Compression::Lz4, ..Default::default() },
+                Place::Last,
+            )
+            .unwrap();
         let blocks: Vec<_> = (0..8).map(|_| disk.insert_block(list, Place::Last).unwrap()).collect();
         for round in 1..20u8 {
             let mut unit = begin(&disk, "job");

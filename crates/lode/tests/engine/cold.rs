@@ -84,7 +84,7 @@ fn what_stays_is_compressed_when_it_is_moved() {
 fn snapshots_units_and_lists_see_the_same_after_it() {
     let (medium, disk, volume) = made(Compression::ColdZstd);
     disk.take_snapshot("before", &SnapshotOptions::default()).unwrap();
-    let options = ListOptions { block_bytes: 4096, compression: Compression::ColdLz4 };
+    let options = ListOptions { compression: Compression::ColdLz4, ..ListOptions::default() };
     let list = disk.create_list(&options, Place::Last).unwrap();
     let blocks: Vec<_> = (0..40).map(|_| disk.insert_block(list, Place::Last).unwrap()).collect();
     for (block, n) in blocks.iter().zip(1000..) {

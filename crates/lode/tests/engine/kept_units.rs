@@ -8,7 +8,7 @@ use lode::{
 };
 use lode_media::{Position, ZoneId};
 
-const SMALL: ListOptions = ListOptions { block_bytes: 512, compression: Compression::None };
+const SMALL: ListOptions = ListOptions { block_bytes: 512, compression: Compression::None, cluster: true, near: false };
 
 /// A list of three blocks that hold ones.
 fn list(disk: &Disk) -> (OrderedId, [BlockId; 3]) {

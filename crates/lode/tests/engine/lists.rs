@@ -1,7 +1,9 @@
 //! Ordered lists: simple operations and units against a plain model, through restarts.
 use crate::basics::{medium, quiet};
 use crate::tape::Tape;
-use lode::{BlockId, Disk, ErrorKind, ListOptions, OpenOptions, OrderedId, Place, SnapshotOptions, Survive};
+use lode::{
+    BlockId, Disk, ErrorKind, ListOptions, OpenOptions, OrderedId, Place, SnapshotOptions, Survive, VolumeOptions,
+};
 use std::sync::Arc;
 
 fn options(block_bytes: u32) -> ListOptions {
@@ -276,6 +278,61 @@ fn a_large_unit_changes_many_lists_at_once() {
     assert_eq!(disk.info().unwrap().blocks, 0);
 }
 
+/// R20: all ordered lists together are one address space, which a snapshot may be of without any volume.
+#[test]
+fn a_snapshot_of_the_lists_is_of_all_of_them_and_of_no_volume() {
+    let medium = medium(96, 64 << 10, 512);
+    let disk = Disk::open(medium.clone(), &quiet()).unwrap();
+    let of_lists = SnapshotOptions { lists: true, ..Default::default() };
+    assert_eq!(disk.take_snapshot("none", &of_lists).unwrap_err().kind(), ErrorKind::NotFound);
+    let options = VolumeOptions { bytes: 64 << 10, block_bytes: 512, ..Default::default() };
+    let volume = disk.create_volume("v", &options).unwrap();
+    volume.write_at(0, &[1; 4096]).unwrap();
+    let small = ListOptions { block_bytes: 512, ..Default::default() };
+    let list = disk.create_list(&small, Place::Last).unwrap();
+    let block = disk.insert_block(list, Place::Last).unwrap();
+    disk.write_block(block, 0, &7u64.to_le_bytes()).unwrap();
+
+    disk.take_snapshot("lists", &of_lists).unwrap();
+    disk.take_snapshot("volume", &SnapshotOptions { volumes: vec!["v".into()], ..Default::default() }).unwrap();
+    disk.take_snapshot("both", &SnapshotOptions { volumes: vec!["v".into()], lists: true, made: 0 }).unwrap();
+    volume.write_at(0, &[2; 4096]).unwrap();
+    disk.write_block(block, 0, &8u64.to_le_bytes()).unwrap();
+    // A pool that no snapshot can be of.
+    let large = disk.create_list(&ListOptions { block_bytes: 4096, ..Default::default() }, Place::First).unwrap();
+    let other = disk.insert_block(large, Place::Last).unwrap();
+    disk.write_block(other, 0, &[9; 4096]).unwrap();
+    disk.remove_block(list, block).unwrap();
+    disk.flush(Survive::Power).unwrap();
+    drop((volume, disk));
+
+    sound(medium.clone());
+    let disk = Disk::open(medium.clone(), &quiet()).unwrap();
+    let named: Vec<_> = disk.snapshots().into_iter().map(|one| (one.name, one.volumes.len(), one.lists)).collect();
+    assert_eq!(named, [("lists".into(), 0, true), ("volume".into(), 1, false), ("both".into(), 1, true)]);
+    let mut bytes = [0; 8];
+    for name in ["lists", "both"] {
+        assert_eq!(disk.lists_at(name).unwrap(), [list], "{name}");
+        disk.read_block_at(name, block, 0, &mut bytes).unwrap();
+        assert_eq!(u64::from_le_bytes(bytes), 7, "{name}");
+    }
+    assert_eq!(disk.lists_at("volume").unwrap(), []);
+    assert_eq!(disk.volume_at("lists", "v").map(drop).unwrap_err().kind(), ErrorKind::NotFound);
+    let mut old = [0; 4096];
+    disk.volume_at("both", "v").unwrap().read_at(0, &mut old).unwrap();
+    assert_eq!(old, [1; 4096]);
+    // Deleted, all of it comes back.
+    for name in ["lists", "volume", "both"] {
+        disk.delete_snapshot(name).unwrap();
+    }
+    for list in [list, large] {
+        disk.delete_list(list).unwrap();
+    }
+    disk.delete_volume("v").unwrap();
+    while disk.maintain().unwrap() {}
+    assert_eq!(disk.info().unwrap().blocks, 0);
+}
+
 #[test]
 fn snapshots_see_lists_as_they_were() {
     let medium = medium(96, 64 << 10, 512);
@@ -300,7 +357,8 @@ fn snapshots_see_lists_as_they_were() {
         random_step(&disk, &mut model, &mut draw, turn);
         if turn % 60 == 0 {
             let name = format!("s{turn}");
-            disk.take_snapshot(&name, &SnapshotOptions::default()).unwrap();
+            // Of everything, or of the ordered lists alone.
+            disk.take_snapshot(&name, &SnapshotOptions { lists: turn % 120 == 0, ..Default::default() }).unwrap();
             seen.push((name, model.clone()));
         }
         if turn % 100 == 0 {

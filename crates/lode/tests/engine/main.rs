@@ -7,6 +7,7 @@ mod cold;
 mod discard;
 mod found;
 mod grow;
+mod hints;
 mod kept_units;
 mod large;
 mod lists;

@@ -6,7 +6,7 @@ const SECOND: u64 = 1_000_000_000;
 
 fn schedule(name: &str, every: u64, keep: u64, volumes: &[&str]) -> SnapshotSchedule {
     let volumes = volumes.iter().map(|name| (*name).to_owned()).collect();
-    SnapshotSchedule { name: name.to_owned(), every: every * SECOND, keep, volumes }
+    SnapshotSchedule { name: name.to_owned(), every: every * SECOND, keep, volumes, lists: false }
 }
 
 fn run(disk: &Disk, now: u64) -> Scheduled {

@@ -118,7 +118,7 @@ fn a_snapshot_of_single_volumes_keeps_nothing_of_others() {
     for volume in [&a, &b] {
         volume.write_at(0, &stamp(1)).unwrap();
     }
-    let options = SnapshotOptions { volumes: vec!["a".to_owned()], made: 77 };
+    let options = SnapshotOptions { volumes: vec!["a".to_owned()], made: 77, ..Default::default() };
     disk.take_snapshot("s", &options).unwrap();
     assert_eq!(disk.take_snapshot("s", &options).unwrap_err().kind(), ErrorKind::Exists);
     for volume in [&a, &b] {

@@ -22,7 +22,7 @@ fn small(id: u128) -> (Arc<dyn Medium>, Disk) {
 }
 
 fn take(disk: &Disk, name: &str, made: u64) {
-    disk.take_snapshot(name, &SnapshotOptions { volumes: Vec::new(), made }).unwrap();
+    disk.take_snapshot(name, &SnapshotOptions { made, ..Default::default() }).unwrap();
 }
 
 fn send_with(disk: &Disk, name: &str, from: Option<&str>, options: &SendOptions) -> Result<Vec<u8>, Error> {

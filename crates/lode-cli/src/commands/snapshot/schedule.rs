@@ -42,6 +42,9 @@ pub enum Command {
         /// Of this volume only; may be given again
         #[arg(long, value_name = "NAME")]
         volume: Vec<String>,
+        /// Of the ordered lists only, all of them; or of these and of the volumes named
+        #[arg(long)]
+        lists: bool,
     },
     /// List the schedules
     List {
@@ -68,9 +71,10 @@ pub enum Command {
 /// Runs one of them.
 pub fn run(command: &Command) -> Result<Code> {
     match command {
-        Command::Set { disk, name, every, keep, volume } => {
+        Command::Set { disk, name, every, keep, volume, lists } => {
             let every = u64::try_from(every.as_nanos()).unwrap_or(u64::MAX);
-            let schedule = SnapshotSchedule { name: name.clone(), every, keep: *keep, volumes: volume.clone() };
+            let (name, volumes) = (name.clone(), volume.clone());
+            let schedule = SnapshotSchedule { name, every, keep: *keep, volumes, lists: *lists };
             change(disk, |disk| Ok(disk.set_schedule(&schedule).map(drop)?))
         }
         Command::List { disk, json } => list(disk, *json),
@@ -92,8 +96,9 @@ struct Listed {
     name: String,
     every_seconds: u64,
     keep: u64,
-    /// None: of all volumes.
+    /// None, and not of the ordered lists: of all that there is.
     volumes: Vec<String>,
+    lists: bool,
 }
 
 fn list(path: &Path, json: bool) -> Result<Code> {
@@ -102,6 +107,7 @@ fn list(path: &Path, json: bool) -> Result<Code> {
         name: schedule.name,
         keep: schedule.keep,
         volumes: schedule.volumes,
+        lists: schedule.lists,
     };
     let all: Vec<Listed> =
         image::closing(image::open_read_only(path)?, |disk| Ok(disk.schedules().into_iter().map(listed).collect()))?;
@@ -109,14 +115,16 @@ fn list(path: &Path, json: bool) -> Result<Code> {
         output::json(&all)?;
         return Ok(Code::Done);
     }
-    let mut rows = vec![["NAME", "EVERY", "KEEPS", "VOLUMES"].map(String::from).to_vec()];
+    let mut rows = vec![["NAME", "EVERY", "KEEPS", "VOLUMES", "LISTS"].map(String::from).to_vec()];
     for schedule in &all {
-        let volumes = if schedule.volumes.is_empty() { "all".into() } else { schedule.volumes.join(" ") };
+        let all = schedule.volumes.is_empty() && !schedule.lists;
+        let volumes = if all { "all".into() } else { schedule.volumes.join(" ") };
         rows.push(vec![
             text::safe(&schedule.name),
             humantime::format_duration(Duration::from_secs(schedule.every_seconds)).to_string(),
             schedule.keep.to_string(),
             text::safe(&volumes),
+            text::yes_no(all || schedule.lists),
         ]);
     }
     output::print(&text::table(&rows))?;
