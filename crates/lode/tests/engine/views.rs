@@ -120,6 +120,32 @@ fn the_first_to_commit_counts_where_that_is_asked_for() {
     assert_eq!(one.try_commit().unwrap_err().kind(), ErrorKind::Conflict);
 }
 
+/// What a unit writes behind the old end was nobody's before; unless somebody else has made the volume larger, too.
+#[test]
+fn a_unit_that_makes_a_volume_larger_is_no_conflict_to_itself() {
+    for (others, has_barrier, conflicts) in
+        (0..8).map(|n| (n % 2 == 1, n & 2 > 0, [UnitConflicts::Written, UnitConflicts::Read][n / 4]))
+    {
+        let (_, disk, volume) = disk();
+        let mut unit = unit(&disk, UnitView::Moving, conflicts);
+        unit.resize(&volume, 20 * BLOCK).unwrap();
+        unit.write_at(&volume, 15 * BLOCK, &[7; 3 * 512]).unwrap();
+        if has_barrier {
+            unit.barrier(b"").unwrap();
+        }
+        if others {
+            disk.resize_volume("v", 20 * BLOCK).unwrap();
+            volume.write_at(17 * BLOCK, &[8; 512]).unwrap();
+            assert_eq!(unit.try_commit().unwrap_err().kind(), ErrorKind::Conflict);
+        } else {
+            unit.commit().unwrap();
+            let mut bytes = [0; 512];
+            volume.read_at(17 * BLOCK, &mut bytes).unwrap();
+            assert_eq!((volume.bytes(), bytes), (20 * BLOCK, [7; 512]));
+        }
+    }
+}
+
 #[test]
 fn what_was_read_counts_where_that_is_asked_for() {
     let (_, disk, volume) = disk();
