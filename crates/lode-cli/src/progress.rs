@@ -70,24 +70,32 @@ impl Progress {
 
     /// The total turned out to be this.
     pub fn set_total(&mut self, total: u64) {
-        self.total = Some(total);
+        let known = self.total.replace(total).is_some();
         if let Shown::Bar { bar, .. } = &self.shown {
             bar.set_length(total);
+            if !known {
+                set_style(bar, true);
+            }
         }
     }
 }
 
 fn bar(what: Cow<'static, str>, total: Option<u64>) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
-    let template = match total {
-        Some(_) => "{prefix} [{bar:30}] {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta} left",
-        None => "{prefix} {spinner} {binary_bytes} {binary_bytes_per_sec}",
+    set_style(&bar, total.is_some());
+    bar.set_prefix(what);
+    bar
+}
+
+fn set_style(bar: &ProgressBar, has_total: bool) {
+    let template = if has_total {
+        "{prefix} [{bar:30}] {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta} left"
+    } else {
+        "{prefix} {spinner} {binary_bytes} {binary_bytes_per_sec}"
     };
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
     }
-    bar.set_prefix(what);
-    bar
 }
 
 impl Drop for Progress {

@@ -169,6 +169,18 @@ pub const ELSEWHERE: &[(&str, &str)] = &[
         "streams are no operation of the model: `crates/lode/tests/engine/streams.rs` reaches it",
     ),
     (
+        "receive: gone on with what was kept",
+        "streams are no operation of the model: `crates/lode/tests/engine/received.rs` reaches it",
+    ),
+    (
+        "receive: what can never count dropped",
+        "streams are no operation of the model: `crates/lode/tests/engine/received.rs` reaches it",
+    ),
+    (
+        "receive: no room for a barrier",
+        "streams are no operation of the model: `crates/lode/tests/engine/received.rs` reaches it",
+    ),
+    (
         "unit: a snapshot taken by a commit",
         "streams are no operation of the model: `crates/lode/tests/engine/streams.rs` reaches it",
     ),

@@ -80,7 +80,8 @@ pub use reservation::Reservation;
 pub use roots::probe;
 pub use shape::{SMALLEST_ZONES, default_zone_bytes};
 pub use stream::{
-    Piece, ReceiveOptions, Received, Receiver, SendOptions, Sent, SnapshotIdentity, StreamInfo, StreamReader,
+    Piece, ReceiveInfo, ReceiveOptions, Received, Receiver, SendOptions, Sent, SnapshotIdentity, StreamInfo,
+    StreamReader,
 };
 pub use types::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BlockId, ListId, Lsn, OrderedId, SnapshotId, UnitId};
 pub use unit::Unit;

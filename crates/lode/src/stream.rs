@@ -11,11 +11,15 @@
 //! Which snapshots have the same content is told by their [`SnapshotIdentity`]: where and when they were taken. A
 //! snapshot that came in a stream keeps the identity that it came with, so it does not matter on which way it came.
 
+mod begin;
+mod kept;
 mod reader;
 mod receive;
+mod taking;
 mod send;
 mod writer;
 
+pub use kept::ReceiveInfo;
 pub use reader::{Piece, StreamReader};
 pub use receive::{ReceiveOptions, Received, Receiver};
 pub use send::{SendOptions, Sent};
@@ -58,6 +62,19 @@ pub struct StreamInfo {
     pub base: Option<SnapshotIdentity>,
     /// Where in the volume the stream begins.
     pub position: u64,
+}
+
+impl StreamInfo {
+    /// Whether both bring the same: the names may have changed on the way, and one may begin where the other was cut.
+    fn is_same(&self, other: &StreamInfo) -> bool {
+        let content = |of: &StreamInfo| (of.identity, of.base, of.bytes, of.block_bytes, of.compression);
+        content(self) == content(other)
+    }
+
+    /// What it is called towards people.
+    fn words(&self) -> String {
+        format!("{}@{} of disk {:x}", self.volume, self.snapshot, self.identity.disk)
+    }
 }
 
 impl SnapshotIdentity {

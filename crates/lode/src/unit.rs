@@ -37,7 +37,7 @@ use crate::shape::BLOCK_CHARGE;
 use crate::sync::{Mutex, MutexGuard};
 use crate::types::{Kind, ListId, Location, Lsn, SnapshotId, UnitId, index, index64, len_u32, len_u64};
 use crate::volume::Volume;
-pub(crate) use barrier::Barrier;
+pub(crate) use barrier::{Barrier, COOKIE_BYTES_MAX};
 use shadow::{Arena, Chunks, Shadow, Shadows};
 use smallvec::SmallVec;
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use crate::disk::outcomes::UnitStatus;
 use crate::disk::units::UnitInfo;
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{SnapshotId, UnitId};
-use crate::unit::{Barrier, Unit};
+use crate::unit::{Barrier, COOKIE_BYTES_MAX, Unit};
 
 /// How a unit is known that outlives its handle.
 #[derive(Clone, Debug, Default)]
@@ -47,7 +47,8 @@ impl Disk {
     }
 
     /// Takes up the unit with this label. After a crash it is what it was at its last barrier; [`Unit::cookie`] tells its
-    /// user how far that was. `NotFound`; `Exists`: somebody has it in hand.
+    /// user how far that was. `NotFound`; `Exists`: somebody has it in hand; `InvalidArgument`: it receives a stream
+    /// ([`Disk::receiver`]).
     pub fn resume(&self, label: &str) -> Result<Unit> {
         self.resume_unit(self.inner().unit_labelled(label)?)
     }
@@ -57,7 +58,15 @@ impl Disk {
         if self.inner().options.read_only {
             return Err(Error::new(ErrorKind::ReadOnly, "the disk is open for reading only"));
         }
-        self.inner().resume_unit(unit)
+        let unit = self.inner().resume_unit(unit)?;
+        if unit.cookie().len() <= COOKIE_BYTES_MAX {
+            return Ok(unit);
+        }
+        // It is kept by its label. What it has taken in counts as a whole only, and as more than a unit.
+        Err(Error::new(
+            ErrorKind::InvalidArgument,
+            format!("unit {} receives a stream: it is gone on with by receiving", unit.label().unwrap_or_default()),
+        ))
     }
 
     /// Ends a unit that nobody has in hand, as if it had never been. `NotFound`; `Exists`: somebody has it in hand.

@@ -1,9 +1,12 @@
 //! `lode receive`: takes in what `lode send` wrote, as one unit.
 
-use crate::failure::{Code, During, Failure, Result};
+mod kept;
+
+use super::volume::change;
+use crate::failure::{Code, Failure, Result};
 use crate::progress::Progress;
 use crate::{image, output, session, size, text};
-use lode::{Disk, ErrorKind, ReceiveOptions, Received};
+use lode::{Disk, ErrorKind, ReceiveOptions, Received, Receiver};
 use serde::Serialize;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -12,12 +15,18 @@ const EXAMPLES: &str = "\
 Examples:
   ssh host lode send disk.lode data@monday | lode receive backup.lode
   lode receive backup.lode copy@monday-copy -i monday.stream
-  lode receive backup.lode -i first-part.stream -i rest.stream
+  lode receive backup.lode data --status
+  ssh host lode send disk.lode data@monday --position 73400320 | lode receive backup.lode
+  lode receive backup.lode data --drop
 
 A full stream makes a new volume. An incremental one changes a volume that is still what the older
 snapshot saw; --force gives up what was changed since. Either way the volume and its snapshot are
-there when everything has arrived and is on stable storage; killed before, nothing has changed,
-except that an empty volume NAME.receiving may be left, which the next receive removes.";
+there when everything has arrived and is on stable storage, and nothing of it is seen before.
+
+A stream that is cut is kept, and takes space, until it is whole or dropped: also when the command is
+killed or the power fails, but then up to 64 MiB less. Send the same again, from its beginning or from
+the position that --status tells: what is there already is passed over. Another stream is refused
+meanwhile. Until a new volume is whole an empty one named VOLUME.receiving stands for it.";
 
 /// What `lode receive` takes.
 #[derive(clap::Args)]
@@ -33,6 +42,12 @@ pub struct Arguments {
     /// Give up what was changed since the snapshot that the stream is based on
     #[arg(long)]
     force: bool,
+    /// Tell how far streams have come that were cut: to this volume, or all
+    #[arg(long, conflicts_with_all = ["input", "force"])]
+    status: bool,
+    /// Drop what was received of a stream to this volume
+    #[arg(long, requires = "name", conflicts_with_all = ["input", "force", "status", "json"])]
+    drop: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -55,11 +70,15 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
         Some(None) => (arguments.name.clone(), None),
         Some(Some((volume, snapshot))) => (Some(volume.to_owned()), Some(snapshot.to_owned())),
     };
+    if arguments.status {
+        return kept::status(&arguments.disk, volume.as_deref(), arguments.json);
+    }
+    if let (true, Some(volume)) = (arguments.drop, &volume) {
+        return change(&arguments.disk, |disk| Ok(disk.drop_receive(volume)?));
+    }
     let options = ReceiveOptions { volume, snapshot, force: arguments.force };
     let inputs = inputs(&arguments.input)?;
-    let received = image::closing(image::open(&arguments.disk)?, |disk| {
-        take_in(disk, &options, inputs).during(|| "nothing was received".into())
-    })?;
+    let received = image::closing(image::open(&arguments.disk)?, |disk| receive(disk, &options, inputs))?;
     let (volume, snapshot) = (text::safe(&received.volume), text::safe(&received.snapshot));
     if arguments.json {
         output::json(&Report {
@@ -75,7 +94,7 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
 }
 
 /// Opened before the disk is: a name that is wrong is told at once.
-fn inputs(paths: &[PathBuf]) -> Result<Vec<(String, Box<dyn Read>)>> {
+fn inputs(paths: &[PathBuf]) -> Result<Inputs> {
     if paths.is_empty() {
         return Ok(vec![input(Path::new("-"))?]);
     }
@@ -97,8 +116,30 @@ fn input(path: &Path) -> Result<(String, Box<dyn Read>)> {
     Ok((name, Box::new(std::io::BufReader::with_capacity(1 << 18, session::reader(file)))))
 }
 
-fn take_in(disk: &Disk, options: &ReceiveOptions, inputs: Vec<(String, Box<dyn Read>)>) -> Result<Received> {
+type Inputs = Vec<(String, Box<dyn Read>)>;
+
+fn receive(disk: &Disk, options: &ReceiveOptions, inputs: Inputs) -> Result<Received> {
     let mut receiver = disk.receiver(options)?;
+    receiver.made_at(crate::now());
+    if let Err(failure) = take_in(&mut receiver, inputs) {
+        return Err(failure.during(outcome(receiver.keep())));
+    }
+    let volume = options.volume.clone().or(receiver.info().map(|info| info.volume.clone()));
+    receiver.commit().map_err(|error| {
+        let kept = disk.receives().unwrap_or_default().into_iter().find(|kept| Some(&kept.volume) == volume.as_ref());
+        Failure::from(error).during(outcome(kept.map(|kept| kept.position)))
+    })
+}
+
+/// What is left of a stream that was not received.
+fn outcome(kept: Option<u64>) -> String {
+    match kept {
+        Some(position) => format!("kept up to position {position} (`lode send --position` goes on from there)"),
+        None => "nothing was received".into(),
+    }
+}
+
+fn take_in(receiver: &mut Receiver, inputs: Inputs) -> Result<()> {
     let mut progress = Progress::bytes("receiving", None);
     let last = inputs.len() - 1;
     for (n, (name, mut input)) in inputs.into_iter().enumerate() {
@@ -112,8 +153,7 @@ fn take_in(disk: &Disk, options: &ReceiveOptions, inputs: Vec<(String, Box<dyn R
             Ok(()) => nothing_behind(&name, &mut *input)?,
         }
     }
-    progress.finish()?;
-    Ok(receiver.commit()?)
+    progress.finish()
 }
 
 /// What stands behind a stream would be passed over without a word.

@@ -152,6 +152,11 @@ fn commit_open(open: &mut Option<Unit>, name: &str) -> Result<()> {
 
 /// Aborts a unit by its name.
 pub(super) fn abort(disk: &Disk, name: &str) -> Result<()> {
+    let unit = disk.unit_labelled(name).ok().or(name.parse().ok().map(UnitId));
+    // With the empty volume that stands for a new one.
+    if let Some(receive) = disk.receives()?.into_iter().find(|receive| Some(receive.unit) == unit) {
+        return Ok(disk.drop_receive(&receive.volume)?);
+    }
     with(disk, name, |open| abort_open(open, name))
 }
 
@@ -174,9 +179,19 @@ struct Listed {
     damage: Option<String>,
 }
 
-fn time(nanoseconds: u64) -> Option<String> {
+/// A moment as it is told; none: it is not known.
+pub(super) fn time(nanoseconds: u64) -> Option<String> {
     let time = SystemTime::UNIX_EPOCH + Duration::from_nanos(nanoseconds);
     (nanoseconds > 0).then(|| humantime::format_rfc3339_seconds(time).to_string())
+}
+
+/// Whether somebody has a unit in hand, in a word.
+pub(super) fn state(state: UnitState) -> &'static str {
+    match state {
+        UnitState::InUse => "in use",
+        UnitState::Kept => "kept",
+        UnitState::Dormant => "dormant",
+    }
 }
 
 impl Listed {
@@ -186,11 +201,7 @@ impl Listed {
             label: unit.label,
             begun: time(unit.made),
             kept_until: time(unit.until),
-            state: match unit.state {
-                UnitState::InUse => "in use",
-                UnitState::Kept => "kept",
-                UnitState::Dormant => "dormant",
-            },
+            state: state(unit.state),
             changed_bytes: unit.bytes,
             snapshot: unit.snapshot.map(|name| if name.is_empty() { "(a moment)".into() } else { name }),
             damage: unit.damage,

@@ -1,6 +1,6 @@
 //! Streams from the command line: through pipes and files, cut, damaged, and with the receiver killed.
 
-use crate::support::{Process, Scratch, bad, good, json, lode, same, sound};
+use crate::support::{Process, Scratch, Serving, bad, good, json, lode, run, same, sound};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -97,6 +97,8 @@ fn a_stream_in_a_file_is_refused_unless_it_is_whole_and_fits() {
     let words = bad(&mut receive(&[&part]), 6);
     let position = words.split("position ").nth(1).and_then(|words| words.split(' ').next()).unwrap().to_owned();
     assert!(position.parse::<u64>().unwrap() > 1 << 20, "{words}");
+    assert!(words.starts_with(&format!("lode: kept up to position {position} (")), "{words}");
+    good(lode(&["receive"]).arg(&to).args(["data", "--drop"]));
     assert_eq!(json(lode(&["volume", "list", "--json"]).arg(&to)), serde_json::json!([]));
     good(lode(&["send"]).arg(&from).args(["data@a", "--position", &position, "-o"]).arg(&rest));
     assert!(bad(&mut receive(&[&rest]), 2).contains("expected its beginning before"));
@@ -109,7 +111,10 @@ fn a_stream_in_a_file_is_refused_unless_it_is_whole_and_fits() {
     std::fs::write(&damaged, std::fs::read(&old).unwrap()).unwrap();
     assert!(bad(&mut receive(&[&damaged]), 2).contains("LODESEND"));
     assert!(bad(&mut receive(&[&scratch.path("absent")]), 3).contains("absent"));
+    // What came before the damage was kept; the files say the same, so they go on with it.
+    assert_eq!(json(lode(&["receive", "--status", "--json"]).arg(&to)).as_array().unwrap().len(), 1);
     good(&mut receive(&[&part, &rest]));
+    assert_eq!(good(lode(&["receive", "--status"]).arg(&to)), "nothing is kept of any stream\n");
     same(&old, &exported(&to, "data", &scratch));
     assert!(bad(&mut receive(&[&full]), 7).contains("a volume named data"));
 
@@ -146,6 +151,158 @@ fn a_receiver_killed_leaves_what_was_there_before() {
     }
     good(lode(&["receive"]).arg(&to).arg("-i").arg(&full));
     assert_eq!(json(lode(&["volume", "list", "--json"]).arg(&to)).as_array().unwrap().len(), 1);
+    same(&old, &exported(&to, "data", &scratch));
+    sound(&to);
+}
+
+/// What is kept of the one stream that is open.
+fn status(disk: &Path) -> serde_json::Value {
+    let mut all = json(lode(&["receive", "--status", "--json"]).arg(disk));
+    all.get_mut(0).map(serde_json::Value::take).unwrap_or_default()
+}
+
+#[test]
+fn what_is_kept_of_a_stream_is_shown_gone_on_with_and_dropped() {
+    let scratch = Scratch::new();
+    let ((from, old, new), to) = (sender(&scratch), receiver(&scratch));
+    let (full, part, rest) = (scratch.path("full"), scratch.path("part"), scratch.path("rest"));
+    for (name, base, content) in [("data@a", None, &old), ("data@b", Some("a"), &new)] {
+        let send = |position: &str, into: &Path| {
+            let mut command = lode(&["send", "--force"]);
+            command.arg(&from).arg(name).args(base.iter().flat_map(|base| ["--from", base]));
+            good(command.args(["--position", position, "-o"]).arg(into));
+            std::fs::read(into).unwrap()
+        };
+        let bytes = send("0", &full);
+        std::fs::write(&part, &bytes[..bytes.len() - 200]).unwrap();
+        for dropped in ["receive", "unit", "none"] {
+            bad(lode(&["receive"]).arg(&to).arg("-i").arg(&part), 6);
+            let kept = status(&to);
+            assert_eq!((&kept["volume"], &kept["bytes"]), (&"data".into(), &(12 << 20).into()), "{kept}");
+            assert_eq!(kept["stream"]["incremental"], base.is_some());
+            assert!(kept["begun"].as_str().unwrap().starts_with("20"), "{kept}");
+            let position = kept["position"].as_u64().unwrap();
+            assert!(position > 1 << 20, "{kept}");
+            let table = good(lode(&["receive", "--status"]).arg(&to).arg("data"));
+            assert!(table.contains(&format!("{name} ")) && table.contains(&format!(" {position} ")), "{table}");
+            assert!(good(lode(&["unit", "list"]).arg(&to)).contains("data.receiving"));
+            assert!(bad(lode(&["unit", "commit"]).arg(&to).arg("data.receiving"), 2).contains("receives a stream"));
+            assert!(bad(lode(&["receive", "--status"]).arg(&to).arg("other"), 3).contains("to other"));
+            assert!(bad(lode(&["receive", "--drop"]).arg(&to).arg("other"), 3).contains("to other"));
+            for wrong in [&["--drop"][..], &["data", "--drop", "--force"], &["data", "--drop", "--status"]] {
+                let output = run(lode(&["receive"]).arg(&to).args(wrong));
+                assert_eq!(output.status.code(), Some(2), "{wrong:?}");
+            }
+            match dropped {
+                "receive" => good(lode(&["receive", "--drop"]).arg(&to).arg("data")),
+                "unit" => good(lode(&["unit", "abort"]).arg(&to).arg("data.receiving")),
+                _ => continue,
+            };
+            let volumes = json(lode(&["volume", "list", "--json"]).arg(&to));
+            assert_eq!(volumes.as_array().unwrap().len(), usize::from(base.is_some()), "{volumes}");
+            assert_eq!(json(lode(&["unit", "list", "--json"]).arg(&to)), serde_json::json!([]));
+            sound(&to);
+        }
+        // Another stream does not go on with it.
+        if base.is_none() {
+            let other = scratch.path("other");
+            good(lode(&["send", "--force"]).arg(&from).arg("data@b").arg("-o").arg(&other));
+            assert!(bad(lode(&["receive"]).arg(&to).arg("-i").arg(&other), 7).contains("that of data@a of disk"));
+        }
+        let position = status(&to)["position"].to_string();
+        assert!(send(&position, &rest).len() < bytes.len());
+        good(lode(&["receive"]).arg(&to).arg("-i").arg(&rest));
+        same(content, &exported(&to, "data", &scratch));
+        same(content, &exported(&to, name, &scratch));
+        assert_eq!(json(lode(&["unit", "list", "--json"]).arg(&to)), serde_json::json!([]));
+        sound(&to);
+    }
+    // What was changed meanwhile cannot be gone on with.
+    good(lode(&["snapshot", "delete"]).arg(&to).arg("b"));
+    good(lode(&["snapshot", "rollback"]).arg(&to).args(["a", "--volume", "data"]));
+    bad(lode(&["receive", "--force"]).arg(&to).arg("-i").arg(&part), 6);
+    good(lode(&["import"]).arg(&to).arg("data").arg(&old));
+    let words = bad(lode(&["receive"]).arg(&to).arg("-i").arg(&rest), 10);
+    assert!(words.contains("nothing was received") && words.contains("was dropped"), "{words}");
+    good(lode(&["receive", "--force"]).arg(&to).arg("-i").arg(&full));
+    same(&new, &exported(&to, "data", &scratch));
+    sound(&to);
+}
+
+/// A volume of more than goes between two barriers, and its stream.
+fn long(scratch: &Scratch) -> (PathBuf, PathBuf, PathBuf, Vec<u8>) {
+    let (from, content, full) = (scratch.path("from.lode"), scratch.path("content"), scratch.path("full"));
+    good(lode(&["create"]).arg(&from).args(["--size", "512MiB"]));
+    std::fs::write(&content, (0..140 << 17_u64).flat_map(|n: u64| (n / 500).to_le_bytes()).collect::<Vec<u8>>())
+        .unwrap();
+    good(lode(&["import"]).arg(&from).arg("data").arg(&content));
+    good(lode(&["snapshot", "create"]).arg(&from).arg("a"));
+    good(lode(&["send"]).arg(&from).arg("data@a").arg("-o").arg(&full));
+    let bytes = std::fs::read(&full).unwrap();
+    (from, content, full, bytes)
+}
+
+#[test]
+fn a_receiver_killed_far_on_goes_on_from_there() {
+    let scratch = Scratch::new();
+    let (from, content, full, bytes) = long(&scratch);
+    let to = scratch.path("to.lode");
+    good(lode(&["create"]).arg(&to).args(["--size", "512MiB"]));
+    let mut receive = lode(&["receive"]);
+    let mut child = Process(receive.arg(&to).stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    child.0.stdin.as_mut().unwrap().write_all(&bytes[..bytes.len() * 2 / 3]).unwrap();
+    child.0.kill().unwrap();
+    child.0.wait().unwrap();
+    // All but what a pipe holds was taken, so there was a barrier.
+    let kept = status(&to);
+    let position = kept["position"].as_u64().unwrap();
+    assert!((64 << 20..96 << 20).contains(&position), "{kept}");
+    sound(&to);
+    let rest = scratch.path("rest");
+    good(lode(&["send"]).arg(&from).args(["data@a", "--position", &position.to_string(), "-o"]).arg(&rest));
+    let half = std::fs::read(&rest).unwrap();
+    std::fs::write(&rest, &half[..half.len() / 2]).unwrap();
+    bad(lode(&["receive"]).arg(&to).arg("-i").arg(&rest), 6);
+    assert!(status(&to)["position"].as_u64().unwrap() > position);
+    // The same once more, from its beginning.
+    let report = json(lode(&["receive", "--json"]).arg(&to).arg("-i").arg(&full));
+    assert_eq!(report["data_bytes"], 140 << 20);
+    same(&content, &exported(&to, "data@a", &scratch));
+    sound(&to);
+}
+
+#[test]
+fn a_receive_outlives_its_client_and_its_server() {
+    let scratch = Scratch::new();
+    let ((from, old, _), to, socket) = (sender(&scratch), receiver(&scratch), scratch.socket());
+    let full = scratch.path("full");
+    good(lode(&["send"]).arg(&from).arg("data@a").arg("-o").arg(&full));
+    let bytes = std::fs::read(&full).unwrap();
+    let started = |part: usize| {
+        let mut receive = lode(&["receive"]);
+        let mut child = Process(receive.arg(&to).stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+        child.0.stdin.as_mut().unwrap().write_all(&bytes[..part]).unwrap();
+        child
+    };
+    let serving = Serving::start(&to, &socket.0, &[]);
+    let mut child = started(bytes.len() / 2);
+    child.0.kill().unwrap();
+    child.0.wait().unwrap();
+    let since = std::time::Instant::now();
+    // The server notices at its next step.
+    while status(&to)["state"] != "kept" {
+        assert!(since.elapsed() < Duration::from_secs(20), "{}", status(&to));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let first = status(&to)["position"].as_u64().unwrap();
+    assert!(first > 1 << 20);
+    assert!(bad(lode(&["unit", "commit"]).arg(&to).arg("data.receiving"), 2).contains("receives a stream"));
+    let mut child = started(bytes.len() * 3 / 4);
+    serving.stop();
+    assert!(!child.0.wait().unwrap().success());
+    let second = status(&to)["position"].as_u64().unwrap();
+    assert!(second > first, "{second} of {first}");
+    good(lode(&["receive"]).arg(&to).arg("-i").arg(&full));
     same(&old, &exported(&to, "data", &scratch));
     sound(&to);
 }

@@ -242,7 +242,7 @@ impl Inner {
         for unit in kept {
             let Ok(mut unit) = self.resume_unit(unit) else { continue };
             let cookie = unit.cookie().to_vec();
-            let barrier = unit.barrier(&cookie);
+            let barrier = unit.barrier_as(&cookie);
             unit.keep();
             done = done.and(barrier.map(|_| ()));
         }

@@ -69,7 +69,8 @@ pub fn describe() -> String {
         unit::UnitStretch,
         unit::UnitCut,
         unit::UnitOperation,
-        unit::UnitNumber
+        unit::UnitNumber,
+        stream::StreamKept
     );
     text.push_str(include_str!("stream.md"));
     tables!(&mut text, stream::StreamHead, stream::StreamIdentity, stream::StreamPiece, stream::StreamEnd);

@@ -102,6 +102,27 @@ record! {
     }
 }
 
+/// "LODEKEPT".
+pub(crate) const KEPT_MAGIC: u64 = u64::from_le_bytes(*b"LODEKEPT");
+
+record! {
+    /// How far a stream was received: the cookie of the unit that takes it in, as of its last barrier. Followed by the
+    /// head of the stream, as it is at position 0, from its StreamHead to its checksum; and by the name that the
+    /// snapshot is to get. The unit's label is the name that the volume is to get, and `.receiving`.
+    StreamKept: 32 {
+        /// "LODEKEPT".
+        0 magic: u64,
+        /// Everything before this place in the volume is in the unit.
+        8 position: u64,
+        /// Bytes that the stream has brought so far.
+        16 data: u64,
+        /// The list that it is written into: the volume, or a new one that is empty until the commit.
+        24 list: u32,
+        /// Bytes of the snapshot's name.
+        28 snapshot_name: u32,
+    }
+}
+
 /// The checksum of everything, taken as the stream goes by.
 pub(crate) struct Sum(crc_fast::Digest);
 

@@ -8,7 +8,8 @@ use super::record;
 record! {
     /// What the image of a unit begins with. The cookie follows.
     UnitImage: 32 {
-        /// Bytes of the cookie.
+        /// Bytes of the cookie: at most 64 if it is a client's. Of a unit that receives a stream it is a StreamKept with
+        /// what follows that, which is more.
         0 cookie: u32,
         /// 0 moving, 1 frozen, 2 committed.
         4 view: u8,

@@ -8,7 +8,7 @@ use crate::format::records::{Compression, NAME_BYTES_MAX};
 use crate::format::stream::{
     END_MAGIC, MAGIC, PIECE_BYTES_MAX, PIECE_MAGIC, StreamEnd, StreamHead, StreamIdentity, StreamPiece, Sum, VERSION,
 };
-use crate::types::{index, len_u64};
+use crate::types::{index, index64, len_u64};
 use std::io::Read;
 
 /// A part of a volume, and what is there.
@@ -22,13 +22,23 @@ pub enum Piece<'a> {
     Data(&'a [u8]),
 }
 
-impl Piece<'_> {
+impl<'a> Piece<'a> {
     /// How much of the volume it is.
     pub fn bytes(&self) -> u64 {
         match self {
             Piece::Same(bytes) | Piece::Hole(bytes) => *bytes,
             Piece::Data(data) => len_u64(data.len()),
         }
+    }
+
+    /// What of it lies behind its first `bytes` bytes. None: nothing.
+    pub(super) fn behind(&self, bytes: u64) -> Option<Piece<'a>> {
+        let rest = self.bytes().checked_sub(bytes).filter(|rest| *rest > 0)?;
+        Some(match self {
+            Piece::Same(_) => Piece::Same(rest),
+            Piece::Hole(_) => Piece::Hole(rest),
+            Piece::Data(data) => Piece::Data(&data[index64(bytes)..]),
+        })
     }
 }
 
@@ -86,7 +96,8 @@ fn check_fixed(head: &StreamHead) -> Result<()> {
     Ok(())
 }
 
-fn read_head(from: &mut dyn Read, sum: &mut Sum) -> Result<StreamInfo> {
+/// What a stream says at its beginning. Reads that and nothing behind it.
+pub(super) fn read_head(from: &mut dyn Read, sum: &mut Sum) -> Result<StreamInfo> {
     let mut bytes = vec![0; StreamHead::SIZE];
     fill_head(from, &mut bytes)?;
     let head = StreamHead::decode(&bytes);
@@ -196,7 +207,7 @@ impl<'a> StreamReader<'a> {
         }
         if piece.kind == 3 {
             self.unpacked.resize(index(PIECE_BYTES_MAX), 0);
-            let into = self.unpacked.get_mut(..crate::types::index64(piece.length)).unwrap_or_default();
+            let into = self.unpacked.get_mut(..index64(piece.length)).unwrap_or_default();
             let unpacked = lz4_flex::block::decompress_into(stored, into);
             if unpacked.as_ref().ok() != Some(&into.len()) {
                 return self.wrong(format!("a piece that unpacks to {} bytes", piece.length), format!("{unpacked:?}"));
@@ -210,7 +221,7 @@ impl<'a> StreamReader<'a> {
             _ => {
                 self.data += piece.length;
                 let from = if piece.kind == 3 { &self.unpacked } else { &self.stored };
-                Piece::Data(&from[..crate::types::index64(piece.length)])
+                Piece::Data(&from[..index64(piece.length)])
             }
         }))
     }

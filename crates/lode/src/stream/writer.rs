@@ -24,7 +24,8 @@ pub(super) struct StreamWriter<'a> {
     pub written: u64,
 }
 
-fn head_of(info: &StreamInfo) -> Vec<u8> {
+/// What a stream begins with.
+pub(super) fn head_of(info: &StreamInfo) -> Vec<u8> {
     let head = StreamHead {
         magic: MAGIC,
         version: VERSION,

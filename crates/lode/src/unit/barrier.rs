@@ -30,8 +30,8 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A cookie has at most so many bytes.
-const COOKIE_BYTES_MAX: usize = 64;
+/// A client's cookie has at most so many bytes. That of a unit that receives a stream has more (`format::stream`).
+pub(crate) const COOKIE_BYTES_MAX: usize = 64;
 /// Blocks of an image.
 const IMAGE_BLOCK: u32 = 512;
 
@@ -99,13 +99,18 @@ impl Unit {
     /// `Disk::units` lists with this cookie (at most 64 bytes). Never waits for the device. `Full`: there is no space
     /// for its records. Gives back a position to flush up to.
     pub fn barrier(&mut self, cookie: &[u8]) -> Result<Lsn> {
-        self.alive()?;
         if cookie.len() > COOKIE_BYTES_MAX {
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
                 format!("a cookie of {} bytes: expected at most {COOKIE_BYTES_MAX}", cookie.len()),
             ));
         }
+        self.barrier_as(cookie)
+    }
+
+    /// The same, with what a unit that receives a stream says of it.
+    pub(crate) fn barrier_as(&mut self, cookie: &[u8]) -> Result<Lsn> {
+        self.alive()?;
         if !self.arena.is_empty() {
             self.spill(Claim::Data).inspect_err(|_| self.broken = true)?;
         }

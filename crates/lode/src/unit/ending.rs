@@ -61,13 +61,15 @@ impl Ending {
 }
 
 impl Unit {
-    /// Sets what the commit does at its end. Its space is promised here (P5). `Exists`, `InvalidArgument`, `Full`.
+    /// Sets what the commit does at its end, also anew. Its space is promised here (P5). `Exists`, `InvalidArgument`,
+    /// `Full`. It is not part of a barrier.
     pub(crate) fn end_with(&mut self, ending: Ending) -> Result<()> {
         self.alive()?;
         let disk = std::sync::Arc::clone(&self.disk);
         let mut core = disk.writable()?;
         check_names(&core, ending.name.as_deref(), &ending.snapshot)?;
-        let space = Reserved { bytes: disk.shape.list_charge(), blocks: 0 };
+        let charge = if self.ending.is_some() { 0 } else { disk.shape.list_charge() };
+        let space = Reserved { bytes: charge, blocks: 0 };
         if !core.promises(space.bytes) {
             return Err(disk.full(&core, space.bytes));
         }

@@ -13,6 +13,7 @@ mod large;
 mod lists;
 mod memory;
 mod papers;
+mod received;
 mod resized;
 mod rules_batch;
 mod rules_footer;
