@@ -139,12 +139,17 @@ impl Unit {
         let barrier = self.barrier.as_mut().expect("made with its lists");
         (barrier.image, barrier.cookie) = (bytes, cookie.to_vec());
         let besides = carrier.besides.as_deref().expect("a barrier has");
+        // What was in a shadow already has its promise for what snapshots see twice.
+        let mut twice = Reserved::default();
         for (own, replaced) in &besides.replaced {
             if let Some(counts) = barrier.counts.get_mut(own) {
                 counts.0 = counts.0.saturating_sub(*replaced);
-                self.reserved.blocks = self.reserved.blocks.saturating_sub(*replaced);
+                twice.blocks += *replaced;
             }
         }
+        twice.blocks = twice.blocks.min(self.reserved.blocks);
+        self.reserved -= twice;
+        self.disk.core.lock().reserved -= twice;
         for meta in &besides.metas {
             if let Some(counts) = barrier.counts.get_mut(&meta.list) {
                 counts.1 = meta.cut;

@@ -93,6 +93,35 @@ fn what_lies_behind_the_last_barrier_never_comes_back() {
     sound(medium, disk);
 }
 
+/// What a unit writes again after a barrier is promised once, also what snapshots see of it.
+#[test]
+fn a_block_that_is_written_again_after_a_barrier_is_promised_once() {
+    for ends in 0..3 {
+        let (medium, disk, volume) = made(16);
+        volume.write_at(0, &[9; 16 * 512]).unwrap();
+        disk.take_snapshot("s", &SnapshotOptions::default()).unwrap();
+        let mut unit = begin(&disk, "job");
+        let mut held = Vec::new();
+        for turn in 0..5 {
+            unit.write_at(&volume, BLOCK, &[turn; 3 * 512]).unwrap();
+            unit.barrier(&[turn]).unwrap();
+            held.push(disk.info().unwrap().reserved);
+        }
+        assert!(held[0] > 0 && held.iter().all(|now| *now == held[0]), "{held:?}");
+        match ends {
+            0 => drop(unit.commit().unwrap()),
+            1 => unit.abort(),
+            _ => {
+                unit.keep();
+                disk.abort_unit(disk.unit_labelled("job").unwrap()).unwrap();
+            }
+        }
+        assert_eq!(committed(&volume, 1), if ends == 0 { 4 } else { 9 });
+        drop(volume);
+        sound(medium, disk);
+    }
+}
+
 /// XX-03: with a label a unit is kept when its handle goes, without one it is aborted, also if it has a barrier.
 #[test]
 fn a_label_keeps_a_unit_whose_handle_is_dropped() {
