@@ -21,12 +21,12 @@ Examples:
 
 A full stream makes a new volume. An incremental one changes a volume that is still what the older
 snapshot saw; --force gives up what was changed since. Either way the volume and its snapshot are
-there when everything has arrived and is on stable storage, and nothing of it is seen before.
+there when everything has arrived and is on stable storage, and nothing is seen of it before.
 
-A stream that is cut is kept, and takes space, until it is whole or dropped: also when the command is
-killed or the power fails, but then up to 64 MiB less. Send the same again, from its beginning or from
-the position that --status tells: what is there already is passed over. Another stream is refused
-meanwhile. Until a new volume is whole an empty one named VOLUME.receiving stands for it.";
+A stream that is cut is kept, and takes space, until it is whole or dropped: also when the command
+is killed or the power fails, but then up to 64 MiB less. Send the same again, from its beginning
+or from the position that --status tells: what is there already is passed over. Another stream is
+refused meanwhile. Until a new volume is whole an empty one named VOLUME.receiving stands for it.";
 
 /// What `lode receive` takes.
 #[derive(clap::Args)]

@@ -374,6 +374,8 @@ fn a_new_volume_whose_place_is_gone_or_taken_begins_anew() {
         }
         let error = receive(&b, &rest(&a, "v@one", None, position)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+        let why = ["the volume v.receiving is gone, so", "has 100 bytes, so", "the volume v.receiving is gone, so"][n];
+        assert!(error.to_string().contains(why), "{error}");
         assert!(b.units().unwrap().is_empty());
         if n == 1 {
             assert_eq!(receive(&b, &full).unwrap_err().kind(), ErrorKind::Exists);
@@ -382,6 +384,96 @@ fn a_new_volume_whose_place_is_gone_or_taken_begins_anew() {
         receive(&b, &full).unwrap();
         assert_eq!(b.volume_names(), ["v"]);
         done(medium, b);
+    }
+}
+
+/// The base is there again, but of another volume of the name.
+#[test]
+fn what_was_received_into_a_volume_does_not_go_into_its_namesake() {
+    let (a, full, more) = two_generations();
+    let (medium, b) = small(2);
+    receive(&b, &full).unwrap();
+    let position = cut_short(&b, &more[..more.len() - 50], &ReceiveOptions::default());
+    b.delete_snapshot("one").unwrap();
+    b.delete_volume("v").unwrap();
+    assert_eq!(receive(&b, &full).unwrap_err().kind(), ErrorKind::Exists, "another stream");
+    let other = ReceiveOptions { volume: Some("w".into()), ..Default::default() };
+    receive_with(&b, &full, &other).unwrap();
+    b.drop_receive("v").unwrap();
+    assert!(cut_short(&b, &more[..more.len() - 50], &other) == position);
+    b.delete_snapshot("one").unwrap();
+    b.delete_volume("w").unwrap();
+    receive(&b, &full).unwrap();
+    b.delete_snapshot("one").unwrap();
+    // The unit of `w` meets a volume `w` that has the base, too.
+    let (c_medium, c) = small(3);
+    receive_with(&c, &full, &other).unwrap();
+    receive_with(&b, &send(&c, "w@one", None), &ReceiveOptions { volume: Some("x".into()), ..Default::default() })
+        .unwrap();
+    let error = receive_with(&b, &more, &other).unwrap_err();
+    assert!(error.to_string().contains("the volume w is gone, so"), "{error}");
+    assert!(b.units().unwrap().is_empty());
+    assert!(content(&b.volume("x").unwrap()) == content(&a.volume("v@one").unwrap()));
+    done(medium, b);
+    done(c_medium, c);
+}
+
+/// A stream with this head and these pieces: a kind, and either bytes or a length.
+fn written(head: &[u8], pieces: &[(u32, &[u8], u64)]) -> Vec<u8> {
+    let sum = |bytes: &[u8]| {
+        let sum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes);
+        u32::try_from(sum).unwrap().to_le_bytes()
+    };
+    let (mut stream, mut at) = (head.to_vec(), 0);
+    for (kind, bytes, length) in pieces {
+        let length = length + bytes.len() as u64;
+        let stored = u32::try_from(bytes.len()).unwrap();
+        let mut piece = b"SPIE".to_vec();
+        piece.extend(kind.to_le_bytes());
+        piece.extend([at, length].iter().flat_map(|number: &u64| number.to_le_bytes()));
+        piece.extend(stored.to_le_bytes());
+        piece.extend(sum(bytes));
+        piece.extend([0; 4]);
+        piece.extend(sum(&piece));
+        stream.extend(piece);
+        stream.extend_from_slice(bytes);
+        at += length;
+    }
+    stream
+}
+
+/// Who sends the rest may cut pieces elsewhere: what is there of one is passed over, the rest of it is taken.
+#[test]
+fn a_stream_goes_on_in_the_middle_of_a_piece() {
+    let (a, full, more) = two_generations();
+    for (stream, base, name) in [(&full, false, "v@one"), (&more, true, "v@two")] {
+        let head = stream.windows(4).position(|word| word == b"SPIE").unwrap();
+        let whole = content(&a.volume(name).unwrap());
+        let same = if base { 0 } else { 1 };
+        let until = |end: usize| -> Vec<u8> {
+            let pieces: &[(u32, &[u8], u64)] = match (base, end) {
+                (_, 0..=64) => &[(same, &[], end as u64)],
+                (_, 65..=510) => &[(same, &[], 64), (2, &whole[64..end], 0)],
+                _ => &[(same, &[], 64), (2, &whole[64..510], 0), (2, &whole[510..end], 0)],
+            };
+            written(&stream[..head], pieces)
+        };
+        for end in [1, 63, 64, 65, 200, 320, 500, 510, 511, 600, 899] {
+            let (medium, b) = small(2);
+            if base {
+                receive(&b, &full).unwrap();
+            }
+            assert_eq!(cut_short(&b, &until(end), &ReceiveOptions::default()), end as u64);
+            let b = if end.is_multiple_of(2) {
+                drop(b);
+                Disk::open(medium.clone(), &quiet()).unwrap()
+            } else {
+                b
+            };
+            receive(&b, stream).unwrap();
+            assert!(content(&b.volume("v").unwrap()) == whole, "{name} from {end} on");
+            done(medium, b);
+        }
     }
 }
 
@@ -476,6 +568,36 @@ fn a_disk_that_is_full_in_between_keeps_what_was_received() {
         receive(&b, &rest(&a, "v@s", None, now)).unwrap();
         assert!(content(&b.volume("v").unwrap()) == content(&a.volume("v@s").unwrap()));
         done(medium, b);
+    }
+}
+
+/// An operation that fails half-way takes the unit back to its barrier, and there it is gone on with.
+#[test]
+fn a_unit_that_breaks_falls_back_to_its_barrier() {
+    let (a, stream, ..) = large();
+    for barriers in [false, true] {
+        let tape = Tape::formatted(100, 64 << 10, 512);
+        let options = OpenOptions { unit_memory_bytes: 64 << 10, ..bare() };
+        let b = Disk::open(tape.clone(), &options).unwrap();
+        let asked = ReceiveOptions { volume: Some("w".into()), ..Default::default() };
+        let mut receiver = b.receiver(&asked).unwrap();
+        receiver.barrier_each(if barriers { 1 } else { u64::MAX });
+        let below = tape.clone();
+        // No zone of the file can be made any more: what is spilled then finds no place.
+        let taken = receiver.take_in(&mut &stream[..], &mut |_, _| below.refuse_erases(true));
+        assert_eq!(taken.unwrap_err().kind(), ErrorKind::Media);
+        let position = receiver.keep();
+        assert_eq!(position, barriers.then_some(1 << 20));
+        tape.refuse_erases(false);
+        if let Some(position) = position {
+            assert_eq!((kept(&b).state, kept(&b).position), (UnitState::Dormant, position));
+            receive_with(&b, &rest(&a, "v@s", None, position), &asked).unwrap();
+        } else {
+            assert!(b.units().unwrap().is_empty());
+            receive_with(&b, &stream, &asked).unwrap();
+        }
+        assert!(content(&b.volume("w").unwrap()) == content(&a.volume("v@s").unwrap()));
+        done(tape, b);
     }
 }
 
