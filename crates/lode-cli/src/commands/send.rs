@@ -15,9 +15,9 @@ Examples:
   lode send disk.lode data@tuesday --from monday -o tuesday.stream
   lode send disk.lode data@tuesday --from monday --position 73400320 -o rest.stream
 
-What changed between two snapshots is known without reading the volume. `lode receive` says up to which
-position a stream that was cut is kept, and --status later; --position goes on from there. The stream is checksummed, not encrypted
-and not signed.";
+What changed between two snapshots is known without reading the volume. `lode receive` says up to
+which position a stream is kept that was cut, and --status later; --position goes on from there. The
+stream is checksummed, not encrypted and not signed.";
 
 /// What `lode send` takes.
 #[derive(clap::Args)]
