@@ -84,6 +84,6 @@ pub use stream::{
     StreamReader,
 };
 pub use types::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BlockId, ListId, Lsn, OrderedId, SnapshotId, UnitId};
-pub use unit::Unit;
+pub use unit::{Unit, UnitCopy};
 pub use units::UnitLabel;
 pub use volume::{Extent, Volume};

@@ -13,6 +13,7 @@ const EXAMPLES: &str = "\
 Examples:
   lode snapshot create disk.lode monday
   lode clone create disk.lode try monday
+  lode clone copy disk.lode try try-else
   nbdcopy new.raw 'nbd+unix:///data%3Funit=try?socket=/tmp/lode.sock'
   lode clone merge disk.lode try
   lode clone drop disk.lode try
@@ -20,7 +21,8 @@ Examples:
 A clone is a unit that sees a snapshot: made in no time, it costs what is written to it. Its volumes
 are the exports VOLUME?unit=NAME of `lode serve` (in a URI, VOLUME%3Funit=NAME). It lives, through
 restarts and crashes, until what was written to it is merged into the volumes as they are then, all
-at once, or dropped. The snapshot's name may be deleted before.";
+at once, or dropped. The snapshot's name may be deleted before. A clone of a clone copies what was
+written to that one so far; from then on neither sees what is written to the other.";
 
 /// What `lode clone` takes.
 #[derive(Subcommand)]
@@ -35,6 +37,18 @@ pub enum Command {
         name: String,
         /// The snapshot
         snapshot: String,
+        /// Drop it after so long, unless somebody is connected to it (10m, 2h, 7days)
+        #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+        keep: Option<Duration>,
+    },
+    /// Make a clone of a clone, as it is now
+    Copy {
+        /// The disk
+        disk: PathBuf,
+        /// The clone that there is
+        clone: String,
+        /// The name of the new one
+        name: String,
         /// Drop it after so long, unless somebody is connected to it (10m, 2h, 7days)
         #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
         keep: Option<Duration>,
@@ -69,6 +83,10 @@ pub fn run(command: &Command) -> Result<Code> {
         Command::Create { disk, name, snapshot, keep } => {
             let label = unit::labelled(name, *keep, Some(snapshot.clone()));
             change(disk, |disk| unit::begin(disk, &label, &UnitOptions::default()))
+        }
+        Command::Copy { disk, clone, name, keep } => {
+            let label = unit::labelled(name, *keep, None);
+            change(disk, |disk| is_clone(disk, clone, "list").and_then(|()| unit::copy(disk, clone, &label)))
         }
         Command::List { disk, json } => unit::list(disk, *json, "no clones"),
         Command::Merge { disk, name } => {

@@ -2,6 +2,7 @@
 
 use super::volume::change;
 use crate::failure::{Code, Failure, Result};
+use crate::progress::Progress;
 use crate::{image, output, session, size, text};
 use clap::Subcommand;
 use lode::{Disk, Unit, UnitConflicts, UnitId, UnitInfo, UnitLabel, UnitOptions, UnitState, UnitStatus, UnitView};
@@ -110,6 +111,24 @@ pub(super) fn begin(disk: &Disk, label: &UnitLabel, options: &UnitOptions) -> Re
     let mut unit = disk.begin_labelled(label, options)?;
     unit.barrier(b"")?;
     output::line(format!("{}: unit {}", text::safe(&label.label), unit.id().0))
+}
+
+/// Makes a unit that goes on where another one is, and outlives this command.
+pub(super) fn copy(disk: &Disk, name: &str, label: &UnitLabel) -> Result<()> {
+    let mut progress = Progress::bytes("copying", None);
+    let copied = with(disk, name, |open| {
+        let unit = open.as_mut().ok_or_else(|| ended(name))?;
+        let copied = unit.copy(label, &mut |done, total| {
+            progress.set_total(total);
+            progress.advance(done)
+        })?;
+        copied.map(|mut copied| copied.unit.barrier(b"").map(|_| copied.unit.id())).transpose().map_err(Failure::from)
+    });
+    progress.finish()?;
+    match copied? {
+        Some(unit) => output::line(format!("{}: unit {}", text::safe(&label.label), unit.0)),
+        None => Ok(()), // Nobody wanted it any more.
+    }
 }
 
 /// Does something with a unit that is open, also if connections are bound to it; what is left of it stays with them.

@@ -81,10 +81,21 @@ fn clones_live_until_they_are_merged_or_dropped() {
     assert_eq!([read(&mut keep, 0), read(&mut keep, 4096)], [2, 0], "it sees the snapshot");
     assert_eq!([read(&mut lose, 0), read(&mut lose, 4096)], [0, 3]);
     good(&mut on(&disk, &["snapshot", "delete"], &["monday"]));
-    drop((keep, lose));
+    // A clone of a clone that is in use: as it is now.
+    good(&mut on(&disk, &["clone", "copy"], &["keep", "again"]));
+    bad(&mut on(&disk, &["clone", "copy"], &["none", "other"]), 3);
+    assert!(bad(&mut on(&disk, &["clone", "copy"], &["keep", "lose"]), 7).contains("lose"));
+    keep.write(0, &[4; 4096], true).unwrap();
+    let mut again = Client::connect(&socket.0, "data?unit=again").unwrap();
+    assert_eq!([read(&mut again, 0), read(&mut again, 4096)], [2, 0], "it sees what the clone was");
+    again.write(4096, &[5; 4096], true).unwrap();
+    assert_eq!([read(&mut keep, 0), read(&mut keep, 4096)], [4, 0]);
+    keep.write(0, &[2; 4096], true).unwrap();
+    drop((keep, lose, again));
     serving.stop();
     let listed = json(&mut on(&disk, &["clone", "list"], &["--json"]));
-    assert_eq!(listed.as_array().map(Vec::len), Some(2));
+    assert_eq!(listed.as_array().map(Vec::len), Some(3));
+    good(&mut on(&disk, &["clone", "drop"], &["again"]));
     good(&mut on(&disk, &["clone", "merge"], &["keep"]));
     good(&mut on(&disk, &["clone", "drop"], &["lose"]));
     let out = scratch.path("out");

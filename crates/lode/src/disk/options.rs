@@ -186,6 +186,11 @@ impl Default for ListOptions {
 }
 
 impl ListOptions {
+    pub(crate) fn of(attributes: Attributes) -> ListOptions {
+        let Attributes { shift, compression, cluster, near, .. } = attributes;
+        ListOptions { block_bytes: 1 << shift, compression, cluster, near }
+    }
+
     pub(crate) fn attributes(&self) -> Result<Attributes> {
         if !self.block_bytes.is_power_of_two() {
             return Err(Error::new(

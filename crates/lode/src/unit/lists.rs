@@ -230,7 +230,7 @@ impl Unit {
         self.do_op(Op::MoveList { list: list.0, place: place.map(|list| list.0) }, 6, 0)
     }
 
-    fn attributes(&mut self, list: OrderedId) -> Result<Attributes> {
+    pub(super) fn attributes(&mut self, list: OrderedId) -> Result<Attributes> {
         self.on_lists(false, |core, lists| lists.view.alive(&core.state, list.0))
     }
 

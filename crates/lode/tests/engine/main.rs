@@ -4,6 +4,7 @@
 mod barriers;
 mod basics;
 mod cold;
+mod copies;
 mod discard;
 mod found;
 mod grow;
