@@ -7,7 +7,8 @@ use crate::disk::outcomes::UnitStatus;
 use crate::disk::units::UnitInfo;
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{SnapshotId, UnitId};
-use crate::unit::{Barrier, COOKIE_BYTES_MAX, Unit};
+use crate::unit::{Barrier, COOKIE_BYTES_MAX, Unit, UnitCopy};
+use std::ops::ControlFlow;
 
 /// How a unit is known that outlives its handle.
 #[derive(Clone, Debug, Default)]
@@ -22,12 +23,33 @@ pub struct UnitLabel {
     pub snapshot: Option<String>,
 }
 
+impl UnitLabel {
+    fn barrier(&self) -> Result<Barrier> {
+        crate::disk::volumes::check_name("a unit", &self.label)?;
+        Ok(Barrier::labelled(self.label.clone(), self.made, self.until))
+    }
+}
+
+impl Unit {
+    /// A unit with a label of its own that sees what this one sees, with everything that this one has changed so far. Cost:
+    /// copies it, and takes as much space. `progress` is told how far it is, of how many bytes, and may end it: then nothing
+    /// comes of it. `Exists`: an open unit has this label; `Full`; `Conflict`: an operation on ordered lists has no meaning
+    /// any more. The snapshot that `label` names is not asked.
+    pub fn copy(
+        &mut self,
+        label: &UnitLabel,
+        progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+    ) -> Result<Option<UnitCopy>> {
+        self.copy_as(label.barrier()?, progress)
+    }
+}
+
 impl Disk {
     /// Begins a unit that is kept when its handle is dropped, until it is committed or aborted: [`Disk::resume`] takes it
     /// up again. After a crash it is what it was at its last [`Unit::barrier`], or is gone if it has none. `Exists`: an
     /// open unit has this label. `NotFound`: there is no such snapshot. `Full`.
     pub fn begin_labelled(&self, label: &UnitLabel, options: &UnitOptions) -> Result<Unit> {
-        crate::disk::volumes::check_name("a unit", &label.label)?;
+        let known = label.barrier()?;
         let mut unit = self.begin()?;
         let inner = self.inner();
         match &label.snapshot {
@@ -37,7 +59,7 @@ impl Disk {
                 unit.see(snapshot, UnitOptions { view: UnitView::Frozen, ..*options });
             }
         }
-        unit.set_label(Barrier::labelled(label.label.clone(), label.made, label.until))?;
+        unit.set_label(known)?;
         Ok(unit)
     }
 

@@ -6,15 +6,14 @@
 //! places of a shadow, so the first to commit would have to copy what the other still reads, in one hold; here whoever asks
 //! for the copy waits for it, and nobody else.
 
-use super::Unit;
 use super::conflicts::ReadSet;
+use super::{Barrier, Unit};
 use crate::disk::options::ListOptions;
 use crate::disk::space::Claim;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::records::Form;
 use crate::ordered::{Op, Place};
 use crate::types::{BlockId, ListId, OrderedId, index64, len_u64, low_u32};
-use crate::units::UnitLabel;
 use crate::volume::Volume;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -38,20 +37,12 @@ pub struct UnitCopy {
 pub(crate) type Wanted<'a> = &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>;
 
 impl Unit {
-    /// A unit with a label of its own that sees what this one sees, with everything that this one has changed so far. Cost:
-    /// copies it, and takes as much space. `progress` is told how far it is, of how many bytes, and may end it: then nothing
-    /// comes of it. `Exists`: an open unit has this label; `Full`; `Conflict`: an operation on ordered lists has no meaning
-    /// any more. The snapshot that `label` names is not asked.
-    pub fn copy(
-        &mut self,
-        label: &UnitLabel,
-        progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
-    ) -> Result<Option<UnitCopy>> {
+    /// See `Unit::copy`.
+    pub(crate) fn copy_as(&mut self, label: Barrier, progress: Wanted<'_>) -> Result<Option<UnitCopy>> {
         self.alive()?;
         if self.cookie().len() > super::COOKIE_BYTES_MAX {
             return Err(Error::new(ErrorKind::InvalidArgument, "the unit receives a stream: it cannot be copied"));
         }
-        crate::disk::volumes::check_name("a unit", &label.label)?;
         let unit = Unit::new(Arc::clone(&self.disk));
         let mut copy = UnitCopy { unit, lists: BTreeMap::new(), blocks: BTreeMap::new() };
         match self.copy_into(&mut copy, label, progress) {
@@ -63,13 +54,13 @@ impl Unit {
         }
     }
 
-    fn copy_into(&mut self, copy: &mut UnitCopy, label: &UnitLabel, progress: Wanted<'_>) -> Result<ControlFlow<()>> {
+    fn copy_into(&mut self, copy: &mut UnitCopy, label: Barrier, progress: Wanted<'_>) -> Result<ControlFlow<()>> {
         let into = &mut copy.unit;
         into.options = self.options;
         if let Some(snapshot) = self.frozen {
             into.see(snapshot, self.options);
         }
-        into.set_label(super::Barrier::labelled(label.label.clone(), label.made, label.until))?;
+        into.set_label(label)?;
         let ReadSet { blocks, lists } = &*self.read.lock();
         *into.read.lock() = ReadSet { blocks: blocks.clone(), lists: *lists };
         if let Some(ordered) = &self.ordered {
