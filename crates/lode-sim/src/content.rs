@@ -4,8 +4,19 @@ use crate::model::lists::{Lists, content_of, head_hash, read};
 use crate::model::{State, VolumeState, Volumes, block_hash, with_snapshot, with_unit};
 use crate::rng::{index, mix, narrow, wide};
 use crate::script::{unit_label, unit_number};
-use lode::{BlockId, Compression, Disk, OrderedId, Volume};
+use lode::{BlockId, Compression, Disk, ErrorKind, OrderedId, UnitInfo, Volume};
 use std::collections::BTreeMap;
+
+/// What cannot be read of units is read so often again.
+const READS_AGAIN: u32 = 16;
+
+/// Those that a crash cannot take away, in order.
+fn units_of(disk: &Disk) -> lode::Result<Vec<UnitInfo>> {
+    let mut units = disk.units()?;
+    units.retain(|unit| unit.has_barrier);
+    units.sort_by_key(|unit| unit_number(&unit.label));
+    Ok(units)
+}
 
 /// A hash of all volumes and snapshots: equal to [`State::hash`] of the state that the disk has.
 pub fn content_hash(disk: &Disk) -> lode::Result<u64> {
@@ -18,12 +29,14 @@ pub fn content_hash(disk: &Disk) -> lode::Result<u64> {
         let seen = mix(volumes, lists_hash(disk, Some(&snapshot.name))?);
         hash = with_snapshot(hash, &snapshot.name, seen);
     }
-    let mut units = disk.units()?;
-    units.retain(|unit| unit.has_barrier);
-    units.sort_by_key(|unit| unit_number(&unit.label));
-    if let Some(unit) = units.iter().find(|unit| unit.damage.is_some()) {
-        drop(disk.resume(&unit.label)?); // It says why, unless the read went wrong only once.
-        return content_hash(disk);
+    let mut units = units_of(disk)?;
+    for _ in 0..READS_AGAIN {
+        let Some(unit) = units.iter().find(|unit| unit.damage.is_some()) else { break };
+        match disk.resume(&unit.label) {
+            Err(error) if error.kind() == ErrorKind::Exists => {} // The run has it in hand.
+            unit => drop(unit?),                                  // It says why, unless the read went wrong only once.
+        }
+        units = units_of(disk)?;
     }
     Ok(units.iter().fold(hash, |hash, unit| with_unit(hash, &unit.label, &unit.cookie)))
 }

@@ -139,6 +139,10 @@ impl CrashImage {
         self.cut.settle(&Found { slots: &image.slots, zones: &image.zones }, salt)
     }
 
+    fn shape(&self, image: &Image) -> Geometry {
+        Geometry { zones: number(image.overlays.len()), ..self.cut.geometry }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Image> {
         self.image.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -268,26 +272,28 @@ impl Image {
 
 impl Medium for CrashImage {
     fn geometry(&self) -> Geometry {
-        self.cut.geometry
+        self.shape(&self.lock())
     }
 
     fn read(&self, at: Position, into: &mut [u8]) -> Result<()> {
-        inside(&self.cut.geometry, at, wide(into.len()))?;
-        self.lock().read(&self.cut, at, into);
+        let mut image = self.lock();
+        inside(&self.shape(&image), at, wide(into.len()))?;
+        image.read(&self.cut, at, into);
         Ok(())
     }
 
     fn append(&self, at: Position, pieces: &[&[u8]]) -> Result<()> {
         let bytes: Arc<[u8]> = pieces.concat().into();
-        inside(&self.cut.geometry, at, 0)?;
         let mut image = self.lock();
+        let shape = self.shape(&image);
+        inside(&shape, at, 0)?;
         let zone = index(at.zone.0);
         let pointer = match image.pointers[zone] {
             Tail::Closed => None,
             Tail::From(synced) => Some(at.offset.max(synced)),
             Tail::At(pointer) => Some(pointer),
         };
-        if let Err(error) = may_append(&self.cut.geometry, at, bytes.len(), pointer) {
+        if let Err(error) = may_append(&shape, at, bytes.len(), pointer) {
             image.violations.push(error.to_string());
             return Err(error);
         }
@@ -300,8 +306,8 @@ impl Medium for CrashImage {
     }
 
     fn erase(&self, zone: ZoneId) -> Result<()> {
-        inside(&self.cut.geometry, Position { zone, offset: 0 }, 0)?;
         let mut image = self.lock();
+        inside(&self.shape(&image), Position { zone, offset: 0 }, 0)?;
         image.overlays[index(zone.0)] = Some(Overlay { start: 0, bytes: Vec::new(), erased: true });
         image.pointers[index(zone.0)] = Tail::At(0);
         image.ops.push(TraceOp::Erase(zone));
@@ -313,9 +319,19 @@ impl Medium for CrashImage {
         Ok(())
     }
 
-    fn discard(&self, zone: ZoneId) -> Result<()> {
-        inside(&self.cut.geometry, Position { zone, offset: 0 }, 0)?;
+    fn grow(&self, zones: Option<u32>) -> Result<()> {
         let mut image = self.lock();
+        let Some(zones) = zones.filter(|zones| index(*zones) > image.overlays.len()) else { return Ok(()) };
+        let fresh = || Some(Overlay { start: 0, bytes: Vec::new(), erased: true });
+        image.overlays.resize_with(index(zones), fresh);
+        image.pointers.resize(index(zones), Tail::Closed);
+        image.ops.push(TraceOp::Grow(zones));
+        Ok(())
+    }
+
+    fn discard(&self, zone: ZoneId) -> Result<()> {
+        let mut image = self.lock();
+        inside(&self.shape(&image), Position { zone, offset: 0 }, 0)?;
         image.overlays[index(zone.0)] = Some(Overlay { start: 0, bytes: Vec::new(), erased: true });
         image.pointers[index(zone.0)] = Tail::Closed;
         image.ops.push(TraceOp::Discard(zone));

@@ -126,9 +126,13 @@ impl Failing<'_> {
         if self.script.options.discard && self.rng.percent(40) {
             point = FaultPoint::Discard;
         }
+        if self.script.grows() && self.rng.percent(30) {
+            point = FaultPoint::Grow;
+        }
         let lasting = *self.rng.pick(&[Lasting::Once, Lasting::Forever]);
         let kind = *self.rng.pick(&[lode_media::ErrorKind::Io, lode_media::ErrorKind::NoSpace]);
-        let nth = self.rng.between(1, 60);
+        let most = if point == FaultPoint::Grow { 4 } else { 60 };
+        let nth = self.rng.between(1, most);
         medium.fail(point, nth, lasting, kind);
         for at in 0..self.script.ops.len() {
             match run.op(at) {

@@ -14,6 +14,7 @@ pub const CRASHES: &[&str] = &[
     "cleaner: cold leaf loaded",
     "discard: space of free zones given back",
     "discard: zone made real again",
+    "grow: a root names more zones",
     "lists: a unit looked again",
     "lists: looked for free numbers",
     "load: replayed discard on a cold leaf",
@@ -77,7 +78,6 @@ pub const ELSEWHERE: &[(&str, &str)] = &[
         "discard: no space to make a zone real again",
         "an erase must fail at one moment of few: `crates/lode/tests/engine/discard.rs` reaches it",
     ),
-    ("grow: a root names more zones", "asked for by callers: `crates/lode/tests/engine/grow.rs` cuts it at every call"),
     (
         "load: section written again meanwhile",
         "needs two threads at one moment: a race, not a branch that a seed reaches",

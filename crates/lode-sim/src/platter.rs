@@ -8,6 +8,8 @@
 //!   twice), and in tear mode garbage and zeros (M3).
 //! * An unsynced erase, where nothing was appended since: old, garbage or zeros, chosen by zone.
 //! * A synced erase, where nothing was appended since: the same (M4), chosen once for the whole image.
+//!
+//! Zones that the medium has grown by are there from then on, whatever is cut.
 
 use crate::rng::{index, mix, number};
 use crate::trace::{NOISE, TraceOp};
@@ -88,6 +90,8 @@ struct PlatterZone {
 #[derive(Clone, Debug)]
 pub struct Platter {
     geometry: Geometry,
+    /// What zones hold that were never touched.
+    first: u8,
     zones: Vec<PlatterZone>,
     /// Tells versions of this platter from those of others.
     salt: u64,
@@ -126,6 +130,8 @@ pub(crate) const NO_SLOT: u32 = u32::MAX;
 #[derive(Debug)]
 pub struct Cut {
     pub(crate) geometry: Geometry,
+    /// What zones hold that were never touched.
+    pub(crate) first: u8,
     pub(crate) class: CrashClass,
     pub(crate) zones: Vec<CutZone>,
     pub(crate) slots: Vec<Slot>,
@@ -140,17 +146,24 @@ pub struct Cut {
 impl Platter {
     /// A device whose every byte is `first`, with nothing erased.
     pub fn new(geometry: Geometry, first: u8) -> Self {
-        let bytes = Arc::new(vec![first; index(geometry.zone_bytes)]);
+        let mut platter = Platter { geometry, first, zones: Vec::new(), salt: 0, steps: 0, syncs: 0 };
+        platter.grow(geometry.zones);
+        platter
+    }
+
+    fn grow(&mut self, zones: u32) {
+        let zone_bytes = self.geometry.zone_bytes;
         let zone = PlatterZone {
-            bytes,
+            bytes: Arc::new(vec![self.first; index(zone_bytes)]),
             unsure: BTreeMap::new(),
             erase_pending: false,
-            undefined_from: geometry.zone_bytes,
+            undefined_from: zone_bytes,
             pointer: None,
             synced: None,
             touched: false,
         };
-        Platter { geometry, zones: vec![zone; index(geometry.zones)], salt: 0, steps: 0, syncs: 0 }
+        self.geometry.zones = zones;
+        self.zones.resize(index(zones), zone);
     }
 
     /// Takes the next operation of the trace.
@@ -161,6 +174,7 @@ impl Platter {
             TraceOp::Erase(zone) => self.erase(index(zone.0), Some(0)),
             TraceOp::Discard(zone) => self.erase(index(zone.0), None),
             TraceOp::Sync => self.sync(),
+            TraceOp::Grow(zones) => self.grow(*zones),
         }
     }
 
@@ -218,6 +232,7 @@ impl Platter {
     pub fn cut(&self, class: CrashClass) -> Cut {
         let mut cut = Cut {
             geometry: self.geometry,
+            first: self.first,
             class,
             zones: Vec::with_capacity(self.zones.len()),
             slots: Vec::new(),

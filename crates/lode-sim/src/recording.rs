@@ -20,6 +20,8 @@ pub struct Note {
     pub appended: usize,
     /// The position that the last flush returned.
     pub anchor: Option<Lsn>,
+    /// The zones of the disk, when the call had returned.
+    pub zones: u32,
 }
 
 /// The states of one history: from the script's start or a kill in it up to the next kill, and what came before.
@@ -52,6 +54,8 @@ pub struct Allowed<'a> {
     pub appended: usize,
     /// The position that the client kept, to be demanded at the opening.
     pub anchor: Option<Lsn>,
+    /// The numbers of zones that the disk may have.
+    pub zones: [u32; 3],
 }
 
 /// All that a run leaves.
@@ -83,6 +87,7 @@ impl Recording {
             kept: before.kept,
             appended: note.appended,
             anchor: before.anchor,
+            zones: [before.zones, note.zones, note.zones],
         }
     }
 }

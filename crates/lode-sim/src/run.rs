@@ -16,6 +16,7 @@ use lode_media::Medium;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+mod growth;
 mod lists;
 mod snapshots;
 mod units;
@@ -60,6 +61,9 @@ pub struct Run<'a> {
     positions: Vec<Lsn>,
     kept: usize,
     anchor: Option<Lsn>,
+    /// How many zones the disk has; more, if it failed to grow.
+    zones: u32,
+    zones_most: u32,
     recording: Recording,
     /// Errors of the medium end the run and are no findings.
     pub tolerant: bool,
@@ -112,6 +116,8 @@ impl<'a> Run<'a> {
             positions: Vec::new(),
             kept: 0,
             anchor: None,
+            zones: script.geometry.zones,
+            zones_most: script.geometry.zones,
             recording: Recording::default(),
             tolerant: false,
             counts: RunCounts::default(),
@@ -198,6 +204,7 @@ impl<'a> Run<'a> {
             kept: self.kept.max(self.model.flushed()),
             appended: self.model.appended(),
             anchor: self.anchor,
+            zones: self.zones,
         });
     }
 
@@ -257,6 +264,7 @@ impl<'a> Run<'a> {
         self.disk = None;
         let options = open_options(self.script, self.anchor);
         let disk = Disk::open(Arc::clone(&self.medium), &options).map_err(|error| self.refused("open", error))?;
+        self.came_back_with(&disk)?;
         let hash = content_hash(&disk).map_err(|error| self.refused("a read", error))?;
         let found = (first..=self.model.appended()).rev().find(|state| self.model.hashes()[*state] == hash);
         let Some(found) = found else {
@@ -360,6 +368,7 @@ impl<'a> Run<'a> {
             Op::RollBack(snapshot, volume) => self.roll_back(*snapshot, *volume),
             Op::Lists(draw) => self.in_lists(draw, at),
             Op::Barrier(unit) => self.barrier(*unit, at),
+            Op::Grow(more) => self.grow(*more),
             unit_op => self.in_unit(unit_op, at),
         }
     }

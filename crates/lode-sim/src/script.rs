@@ -100,6 +100,8 @@ pub enum Op {
     Lists(ListDraw),
     /// A barrier of a unit.
     Barrier(UnitNumber),
+    /// Makes the medium, and the disk, so many zones larger.
+    Grow(u32),
 }
 
 /// An operation on ordered lists before it is known what is there: see `run::lists`.
@@ -212,6 +214,13 @@ pub struct Script {
     pub prelude: usize,
     /// The operations.
     pub ops: Vec<Op>,
+}
+
+impl Script {
+    /// Whether the disk becomes larger in it.
+    pub fn grows(&self) -> bool {
+        self.ops.iter().any(|op| matches!(op, Op::Grow(_)))
+    }
 }
 
 /// Names a script: all of it follows from this.

@@ -26,6 +26,8 @@ pub enum TraceOp {
     Erase(ZoneId),
     /// The engine said that the content of a zone is no longer needed.
     Discard(ZoneId),
+    /// The medium has so many zones from now on, for good.
+    Grow(u32),
     /// Everything before is durable.
     Sync,
 }
@@ -40,6 +42,7 @@ impl TraceOp {
             TraceOp::Erase(zone) => mix(2, u64::from(zone.0)),
             TraceOp::Discard(zone) => mix(3, u64::from(zone.0)),
             TraceOp::Sync => 4,
+            TraceOp::Grow(zones) => mix(5, u64::from(*zones)),
         }
     }
 }
@@ -59,6 +62,7 @@ impl std::fmt::Display for TraceOp {
             TraceOp::Erase(zone) => write!(f, "erase   zone {:>3}", zone.0),
             TraceOp::Discard(zone) => write!(f, "discard zone {:>3}", zone.0),
             TraceOp::Sync => write!(f, "sync"),
+            TraceOp::Grow(zones) => write!(f, "grow    to {zones} zones"),
         }
     }
 }
@@ -138,6 +142,10 @@ impl TracingMedium {
         self.lock().violations.clone()
     }
 
+    fn shape(&self, live: &Live) -> Geometry {
+        Geometry { zones: number(live.zones.len()), ..self.geometry }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Live> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -145,25 +153,27 @@ impl TracingMedium {
 
 impl Medium for TracingMedium {
     fn geometry(&self) -> Geometry {
-        self.geometry
+        self.shape(&self.lock())
     }
 
     fn read(&self, at: Position, into: &mut [u8]) -> Result<()> {
-        inside(&self.geometry, at, wide(into.len()))?;
+        let live = self.lock();
+        inside(&self.shape(&live), at, wide(into.len()))?;
         let from = index(at.offset);
-        into.copy_from_slice(&self.lock().zones[index(at.zone.0)][from..from + into.len()]);
+        into.copy_from_slice(&live.zones[index(at.zone.0)][from..from + into.len()]);
         Ok(())
     }
 
     fn append(&self, at: Position, pieces: &[&[u8]]) -> Result<()> {
         let bytes: Arc<[u8]> = pieces.concat().into();
         let mut live = self.lock();
-        let pointer = match inside(&self.geometry, at, 0) {
+        let shape = self.shape(&live);
+        let pointer = match inside(&shape, at, 0) {
             Ok(()) => live.pointers[index(at.zone.0)],
             Err(error) => return Err(error),
         };
         let allowed = if self.in_order {
-            may_append(&self.geometry, at, bytes.len(), pointer)
+            may_append(&shape, at, bytes.len(), pointer)
         } else {
             let first = at.offset / self.geometry.append_align;
             let sectors = first..first + number(bytes.len()) / self.geometry.append_align;
@@ -171,7 +181,7 @@ impl Medium for TracingMedium {
             live.sectors[index(at.zone.0)].extend(sectors);
             // An append over an append is as one that does not begin where the zone goes on.
             let goes_on = if again { Some(u32::MAX) } else { pointer.map(|_| at.offset) };
-            may_append(&self.geometry, at, bytes.len(), goes_on)
+            may_append(&shape, at, bytes.len(), goes_on)
         };
         if let Err(error) = allowed {
             live.violations.push(error.to_string());
@@ -185,8 +195,8 @@ impl Medium for TracingMedium {
     }
 
     fn erase(&self, zone: ZoneId) -> Result<()> {
-        inside(&self.geometry, Position { zone, offset: 0 }, 0)?;
         let mut live = self.lock();
+        inside(&self.shape(&live), Position { zone, offset: 0 }, 0)?;
         match self.erased {
             Erased::Old => {}
             Erased::Zeros => live.zones[index(zone.0)].fill(0),
@@ -203,9 +213,19 @@ impl Medium for TracingMedium {
         Ok(())
     }
 
-    fn discard(&self, zone: ZoneId) -> Result<()> {
-        inside(&self.geometry, Position { zone, offset: 0 }, 0)?;
+    fn grow(&self, zones: Option<u32>) -> Result<()> {
         let mut live = self.lock();
+        let Some(zones) = zones.filter(|zones| index(*zones) > live.zones.len()) else { return Ok(()) };
+        live.zones.resize(index(zones), vec![self.first_byte(); index(self.geometry.zone_bytes)]);
+        live.pointers.resize(index(zones), None);
+        live.sectors.resize(index(zones), BTreeSet::new());
+        live.ops.push(TraceOp::Grow(zones));
+        Ok(())
+    }
+
+    fn discard(&self, zone: ZoneId) -> Result<()> {
+        let mut live = self.lock();
+        inside(&self.shape(&live), Position { zone, offset: 0 }, 0)?;
         match self.erased {
             Erased::Old => {}
             Erased::Zeros => live.zones[index(zone.0)].fill(0),

@@ -11,7 +11,9 @@ use crate::script::{
 use crate::trace::Erased;
 use lode_media::Geometry;
 
+mod later;
 mod short;
+use later::Later;
 pub use short::short_scripts;
 
 /// So that the scripts that are pinned in tests have no lists.
@@ -95,6 +97,8 @@ fn random(id: ScriptId) -> Script {
     if options.discard {
         geometry.zones += DISCARD_ZONES;
     }
+    let mut later = Later::draw(id);
+    geometry.zones += later.zones();
     let erased = *rng.pick(&[Erased::Old, Erased::Old, Erased::Zeros, Erased::Noise]);
     let weights = Weights::draw(&mut rng);
     let length = if large { rng.between(100, 400) } else { rng.between(24, 200) };
@@ -109,6 +113,7 @@ fn random(id: ScriptId) -> Script {
         snapshots.next(&mut draw);
         lists.next(&mut draw);
         barriers.next(&mut draw);
+        later.next(&mut draw);
     }
     Script { id, geometry, erased, options, prelude: 0, ops: draw.ops }
 }

@@ -57,6 +57,11 @@ fn a_zone_erased_too_early_is_found() {
 }
 
 #[test]
+fn zones_that_no_root_names_are_found() {
+    must_be_found(Bug::GrowWithoutRoot);
+}
+
+#[test]
 fn blocks_read_unchecked_are_found() {
     set(Some(Bug::ReadUnchecked));
     let plan = Plan {

@@ -26,6 +26,8 @@ pub enum Bug {
     ReadInPieces,
     /// Who waits for a sync is not told of its end.
     SyncWakesNobody,
+    /// The disk has new zones before a root names them.
+    GrowWithoutRoot,
 }
 
 #[cfg(feature = "planted")]

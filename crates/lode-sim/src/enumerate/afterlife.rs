@@ -1,6 +1,7 @@
 //! The life after a crash: two writes with a flush between, a kill, another opening. Every other such life begins with
 //! a kill, so that its writes meet tables that are not in memory.
 
+use super::opening::must_have_zones;
 use crate::content::{content_hash, difference};
 use crate::crash::CrashImage;
 use crate::model::{Changed, Committed, Model};
@@ -24,6 +25,9 @@ pub(super) struct Afterlife {
     /// Where the flush had returned, and what it returned.
     flushed: usize,
     anchor: Lsn,
+    /// How many zones it had then, where it had more, and how many.
+    zones: u32,
+    grown: (usize, u32),
     /// After the opening, after the first write, after the second.
     history: History,
 }
@@ -33,20 +37,33 @@ pub(super) struct AllowedAgain {
     history: History,
     flushed: usize,
     anchor: Option<Lsn>,
+    zones: [u32; 3],
 }
 
 impl AllowedAgain {
     pub(super) fn borrowed(&self) -> Allowed<'_> {
         let appended = self.history.states.len() - 1;
-        Allowed { history: &self.history, flushed: self.flushed, kept: self.flushed, appended, anchor: self.anchor }
+        Allowed {
+            history: &self.history,
+            flushed: self.flushed,
+            kept: self.flushed,
+            appended,
+            anchor: self.anchor,
+            zones: self.zones,
+        }
     }
 }
 
 impl Afterlife {
     /// What a crash behind the first `cut` operations may leave, `before` being allowed at the first crash.
     pub(super) fn allowed(&self, cut: usize, before: &Allowed<'_>) -> AllowedAgain {
+        let zones = match (cut >= self.opened, cut >= self.grown.0) {
+            (_, true) => [self.grown.1; 3],
+            (true, false) => [self.zones, self.grown.1, self.grown.1],
+            (false, false) => before.zones,
+        };
         if cut >= self.flushed {
-            return AllowedAgain { history: self.history.clone(), flushed: 1, anchor: Some(self.anchor) };
+            return AllowedAgain { history: self.history.clone(), flushed: 1, anchor: Some(self.anchor), zones };
         }
         let last = if cut < self.opened { before.appended } else { self.state };
         let mut states = before.history.states[before.flushed..=last].to_vec();
@@ -55,7 +72,7 @@ impl Afterlife {
             states.extend(self.history.states[1..].iter().cloned());
             hashes.extend(&self.history.hashes[1..]);
         }
-        AllowedAgain { history: History { states, hashes }, flushed: 0, anchor: before.anchor }
+        AllowedAgain { history: History { states, hashes }, flushed: 0, anchor: before.anchor, zones }
     }
 }
 
@@ -77,8 +94,11 @@ pub(super) fn live_on(
         Disk::open(medium(), &open_options(script, allowed.anchor)).map_err(|error| failed("opening blindly", error))?
     };
     let opened = image.recorded();
+    let zones = disk.info().map_err(|error| failed("asking for the size", error))?.zones;
     let mut model = Model::of(&allowed.history.states[state]);
     change(&disk, &mut model, script, mix(salt, 1)).map_err(|error| failed("a write", error))?;
+    let grown = if salt.is_multiple_of(3) && script.grows() { grow(&disk) } else { Ok(zones) };
+    let grown = (image.recorded(), grown.map_err(|error| failed("growing", error))?);
     let anchor = disk.flush(Survive::Power).map_err(|error| failed("a flush", error))?;
     let flushed = image.recorded();
     change(&disk, &mut model, script, mix(salt, 2)).map_err(|error| failed("a write", error))?;
@@ -87,6 +107,7 @@ pub(super) fn live_on(
     drop(disk);
     let disk =
         Disk::open(medium(), &open_options(script, Some(anchor))).map_err(|error| failed("opening again", error))?;
+    must_have_zones(&disk, &[grown.1])?;
     let hash = content_hash(&disk).map_err(|error| failed("a read", error))?;
     if Some(&hash) != model.hashes().last() {
         return Err(format!("after recovery, two writes and a kill: {}", difference(&disk, model.now())));
@@ -94,7 +115,16 @@ pub(super) fn live_on(
     if let Some(violation) = image.violations().first() {
         return Err(format!("the engine broke the medium's contract after recovery: {violation}"));
     }
-    Ok(Afterlife { state, ops, opened, flushed, anchor, history: History::of(&model) })
+    Ok(Afterlife { state, ops, opened, flushed, anchor, zones, grown, history: History::of(&model) })
+}
+
+/// Makes the disk a little larger, if it can become so. Gives back its zones.
+fn grow(disk: &Disk) -> lode::Result<u32> {
+    let info = disk.info()?;
+    match disk.grow(Some(info.image + 2 * info.zone)) {
+        Err(error) if error.kind() != ErrorKind::InvalidArgument => Err(error),
+        _ => disk.info().map(|info| info.zones),
+    }
 }
 
 /// Something with a unit that the crash has left open.

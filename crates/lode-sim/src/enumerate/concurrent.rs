@@ -279,13 +279,13 @@ struct Stream {
 
 impl Stream {
     /// What a cut behind the first `cut` operations of the trace may leave.
-    fn allowed<'a>(&self, cut: usize, history: &'a History) -> Allowed<'a> {
+    fn allowed<'a>(&self, cut: usize, history: &'a History, zones: u32) -> Allowed<'a> {
         let returned = self.flushed.partition_point(|flushed| flushed.end <= cut);
         let anchor = self.flushed[..returned].iter().map(|flushed| flushed.covered).max();
         let covered = anchor.map_or(0, |anchor| self.positions.partition_point(|position| *position <= anchor));
         let begun = self.starts.iter().position(|start| *start >= cut).unwrap_or(self.starts.len());
         let (flushed, appended) = (self.before + covered, self.before + begun);
-        Allowed { history, flushed, kept: flushed, appended, anchor }
+        Allowed { history, flushed, kept: flushed, appended, anchor, zones: [zones; 3] }
     }
 
     fn crash(
@@ -313,7 +313,7 @@ impl Stream {
             counts.cuts += 1;
             let base = Arc::new(platter.cut(class));
             counts.raw_images += 10f64.powf(base.images_log10.min(300.0));
-            let allowed = self.allowed(cut, history);
+            let allowed = self.allowed(cut, history, script.geometry.zones);
             if allowed.flushed > allowed.appended {
                 return Err(format!(
                     "cut {cut}: a flush covered what had not begun: {} and {}",

@@ -25,6 +25,7 @@ pub(super) fn open_and_compare(
     if let Some(violation) = image.violations().first() {
         return Err(format!("recovery broke the medium's contract: {violation}"));
     }
+    must_have_zones(&disk, &allowed.zones)?;
     let hash = content_hash(&disk).map_err(|error| format!("reading after the cut: {error} ({:?})", error.kind()))?;
     let whole = kill_counts && image.chooser().values().iter().all(|value| *value == 0);
     let first = if whole { allowed.kept.max(allowed.flushed) } else { allowed.flushed };
@@ -33,6 +34,12 @@ pub(super) fn open_and_compare(
         Some(state) => compare_units(&disk, &allowed.history.states[state]).map(|()| (disk, state)),
         None => Err(wrong_state(&disk, allowed.history, &states, hash)),
     }
+}
+
+/// The disk has one of these numbers of zones: it grows at one instant, and stays so.
+pub(super) fn must_have_zones(disk: &Disk, allowed: &[u32]) -> Result<(), String> {
+    let zones = disk.info().map_err(|error| format!("asking for the size: {error}"))?.zones;
+    if allowed.contains(&zones) { Ok(()) } else { Err(format!("the disk has {zones} zones, expected {allowed:?}")) }
 }
 
 /// Open units show what they did up to their last barriers.

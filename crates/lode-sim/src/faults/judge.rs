@@ -198,8 +198,10 @@ pub(super) fn scrubbed(disk: &Disk, bad: &BTreeSet<(String, u64)>) -> Result<(),
         Ok(report) => report,
         Err(error) => return may_refuse(&error),
     };
-    // What only snapshots or units see is named after them.
-    let private = |name: &str| name.contains('@') || name.contains("?unit=") || name.starts_with("unit ");
+    // What only snapshots or units see is named after them. What is deleted and not drained yet is nobody's to read.
+    let private = |name: &str| {
+        name.contains('@') || name.contains("?unit=") || name.starts_with("unit ") || name.ends_with("(deleted)")
+    };
     let of_volumes = report.damaged.iter().filter(|damage| !private(&damage.volume));
     let named: BTreeSet<(String, u64)> = of_volumes.map(|damage| (damage.volume.clone(), damage.block)).collect();
     if let Some((volume, block)) = bad.difference(&named).next() {

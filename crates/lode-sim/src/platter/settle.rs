@@ -54,7 +54,7 @@ impl Cut {
             let erase_pending = false;
             zones.push(PlatterZone { bytes, unsure, erase_pending, undefined_from, pointer, synced, touched: false });
         }
-        Platter { geometry: self.geometry, zones, salt, steps: 0, syncs: 0 }
+        Platter { geometry: self.geometry, first: self.first, zones, salt, steps: 0, syncs: 0 }
     }
 
     /// How many ways the reduced class has to cut an append of `sectors`.

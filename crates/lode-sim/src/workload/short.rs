@@ -8,6 +8,7 @@ use crate::rng::{narrow, wide};
 use crate::run::Run;
 use crate::trace::{TraceOp, TracingMedium};
 use lode_media::Medium;
+use std::cmp::Ordering;
 use std::sync::{Arc, OnceLock};
 
 /// The block of the short scripts' volume.
@@ -66,29 +67,75 @@ const CORE: u64 = 18;
 const STARTS: u64 = 5;
 const SEQUENCES: u64 = CORE + CORE * CORE + CORE * CORE * CORE;
 
-/// How many short scripts there are.
-pub fn short_scripts() -> u64 {
-    SEQUENCES * STARTS
+/// Operations that were added later: [`LATER`] of them. Numbers of scripts without them stay what they were.
+fn later() -> Vec<Vec<Op>> {
+    vec![vec![Op::Grow(2)]]
 }
 
-/// The short script of a number, which counts the starts fastest and one operation before two before three.
+const LATER: u64 = 1;
+
+/// The most operations of a sequence.
+const LENGTH: u32 = 3;
+
+/// How many sequences of a length have their first later operation at a place.
+fn later_sequences(length: u32, place: u32) -> u64 {
+    CORE.pow(place) * LATER * (CORE + LATER).pow(length - 1 - place)
+}
+
+/// How many short scripts there are.
+pub fn short_scripts() -> u64 {
+    let places = (1..=LENGTH).flat_map(|length| (0..length).map(move |place| later_sequences(length, place)));
+    (SEQUENCES + places.sum::<u64>()) * STARTS
+}
+
+/// The short script of a number, which counts the starts fastest and one operation before two before three; those with
+/// later operations follow.
 pub(super) fn short(number: u64) -> Script {
     let number = number % short_scripts();
-    let start = number % STARTS;
-    let mut sequence = number / STARTS;
-    let mut length = 1;
-    while sequence >= CORE.pow(length) {
-        sequence -= CORE.pow(length);
-        length += 1;
-    }
+    let (start, sequence) = (number % STARTS, number / STARTS);
     let mut ops = prelude(start);
     let prelude = ops.len();
-    for place in 0..length {
-        ops.extend(core(place).swap_remove(narrow(sequence % CORE)));
-        sequence /= CORE;
+    let mut all = [core(0), core(1), core(2)].map(|core| core.into_iter().chain(later()).collect::<Vec<_>>());
+    for (place, at) in sequence_of(sequence).into_iter().enumerate() {
+        ops.append(&mut all[place][narrow(at)]);
     }
     ops.push(Op::ReadAll);
     shaped(ScriptId::Short(number), prelude, ops)
+}
+
+/// The operations of a sequence, by their numbers: those of the core, then the later ones.
+fn sequence_of(mut sequence: u64) -> Vec<u64> {
+    let digits = |mut number: u64, bases: &[u64]| {
+        let digit = |base: &u64| {
+            let digit = number % base;
+            number /= base;
+            digit
+        };
+        bases.iter().map(digit).collect::<Vec<u64>>()
+    };
+    for length in 1..=LENGTH {
+        if sequence < CORE.pow(length) {
+            return digits(sequence, &vec![CORE; narrow(length.into())]);
+        }
+        sequence -= CORE.pow(length);
+    }
+    for length in 1..=LENGTH {
+        for first in 0..length {
+            if sequence < later_sequences(length, first) {
+                let base = |place: u32| match place.cmp(&first) {
+                    Ordering::Less => CORE,
+                    Ordering::Equal => LATER,
+                    Ordering::Greater => CORE + LATER,
+                };
+                let bases: Vec<u64> = (0..length).map(base).collect();
+                let mut found = digits(sequence, &bases);
+                found[narrow(first.into())] += CORE;
+                return found;
+            }
+            sequence -= later_sequences(length, first);
+        }
+    }
+    unreachable!("numbers are taken modulo the number of scripts")
 }
 
 fn shaped(id: ScriptId, prelude: usize, ops: Vec<Op>) -> Script {
@@ -165,4 +212,23 @@ fn try_steadily() -> TurningPoints {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CORE, LATER, LENGTH, SEQUENCES, STARTS, core, later, sequence_of, short_scripts};
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_sequence_is_there_once_and_those_of_old_come_first() {
+        assert_eq!((core(0).len(), later().len()), (18, usize::try_from(LATER).expect("few")));
+        let all: Vec<Vec<u64>> = (0..short_scripts() / STARTS).map(sequence_of).collect();
+        let (old, new) = all.split_at(usize::try_from(SEQUENCES).expect("few"));
+        assert!(old.iter().flatten().all(|op| *op < CORE) && new.iter().all(|ops| ops.iter().any(|op| *op >= CORE)));
+        assert_eq!(old[..2], [vec![0], vec![1]]);
+        assert_eq!(old[18 + 18 * 18 + 5 + 18 * 3], [5, 3, 0]);
+        let many = (1..=LENGTH).map(|length| (CORE + LATER).pow(length)).sum::<u64>();
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), usize::try_from(many).expect("few"));
+        assert_ne!(short_scripts() % 7919, 0, "a stride of this visits all of them");
+    }
 }

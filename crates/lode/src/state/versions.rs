@@ -263,8 +263,10 @@ impl State {
 
     /// Whether a block has changed since a snapshot: a layer since then has an entry for it (R18).
     pub fn changed_since(&self, list: ListId, from: SnapshotId, block: u64) -> Result<bool, ColdLeaf> {
+        // Behind the end nothing is, and nothing was changed.
+        let there = self.lists.get(&list).is_some_and(|list| block < list.meta.blocks());
         for layer in self.versions.layers(list, from) {
-            if self.has_own(layer, block)? {
+            if there && self.is_cut(layer, block) || !self.place(layer, block)?.is_none() {
                 return Ok(true);
             }
         }
@@ -343,6 +345,7 @@ impl State {
         };
         let of = snapshot.and_then(|snapshot| self.lists.get(&ListId(snapshot.0)));
         match of {
+            None if meta.state == ListState::Draining => format!("{name} (deleted)"),
             None => name,
             Some(of) if of.meta.name.is_empty() => format!("{name}@(view of a unit)"),
             Some(of) => format!("{name}@{}", of.meta.name),

@@ -193,6 +193,28 @@ fn a_frozen_unit_cuts_a_block_out_of_what_is_committed_by_then() {
 }
 
 #[test]
+fn a_unit_that_makes_a_volume_longer_and_writes_behind_its_old_end_meets_nobody() {
+    let (_, disk, volume) = disk();
+    for (round, conflicts) in (1..).zip([UnitConflicts::Written, UnitConflicts::Read]) {
+        let old = volume.bytes();
+        let mut own = unit(&disk, UnitView::Frozen, conflicts);
+        own.resize(&volume, old + 40 * BLOCK).unwrap();
+        own.write_at(&volume, old + 30 * BLOCK, &[round; 512]).unwrap();
+        own.commit().unwrap();
+        let mut bytes = [0; 512];
+        volume.read_at(old + 30 * BLOCK, &mut bytes).unwrap();
+        assert_eq!(bytes, [round; 512]);
+    }
+    // Others have done the same: one of the two counts.
+    let mut own = unit(&disk, UnitView::Moving, UnitConflicts::Written);
+    let old = volume.bytes();
+    disk.resize_volume("v", old + 40 * BLOCK).unwrap();
+    volume.write_at(old + 30 * BLOCK, &[7; 512]).unwrap();
+    own.write_at(&volume, old + 30 * BLOCK, &[8; 512]).unwrap();
+    assert_eq!(own.try_commit().unwrap_err().kind(), ErrorKind::Conflict);
+}
+
+#[test]
 fn a_view_ends_with_its_unit_and_with_a_crash() {
     let (medium, disk, volume) = disk();
     let fill = || {
