@@ -13,21 +13,40 @@ const READS_AGAIN: u32 = 16;
 /// Those that a crash cannot take away, in order.
 fn units_of(disk: &Disk) -> lode::Result<Vec<UnitInfo>> {
     let mut units = disk.units()?;
-    units.retain(|unit| unit.has_barrier);
+    units.retain(|unit| unit.has_barrier && !unit.label.ends_with(RECEIVING));
     units.sort_by_key(|unit| unit_number(&unit.label));
     Ok(units)
 }
 
+/// How the names of volumes end that a stream has begun to bring.
+const RECEIVING: &str = ".receiving";
+
+/// What is left where a stream was cut by a crash: no part of the content, as long as it has no byte.
+pub fn is_remnant(name: &str, bytes: u64) -> bool {
+    bytes == 0 && name.ends_with(RECEIVING)
+}
+
+/// The names of all volumes but remnants.
+pub fn volume_names(disk: &Disk) -> lode::Result<Vec<String>> {
+    let infos = disk.volumes()?.into_iter();
+    Ok(infos.filter(|info| !is_remnant(&info.name, info.bytes)).map(|info| info.name).collect())
+}
+
+/// The volumes of a disk whose names end so that a stream may have been cut there.
+pub fn remnants(disk: &Disk) -> Vec<String> {
+    disk.volume_names().iter().filter_map(|name| name.strip_suffix(RECEIVING)).map(str::to_owned).collect()
+}
+
 /// A hash of all volumes and snapshots: equal to [`State::hash`] of the state that the disk has.
 pub fn content_hash(disk: &Disk) -> lode::Result<u64> {
-    let names = disk.volumes()?.into_iter().map(|info| info.name).collect();
+    let names = volume_names(disk)?;
     let mut hash = mix(volumes_hash(names, |name| disk.volume(name))?, lists_hash(disk, None)?);
     let mut snapshots = disk.snapshots();
     snapshots.sort_by(|a, b| a.name.cmp(&b.name));
     for snapshot in snapshots {
         let volumes = volumes_hash(snapshot.volumes, |name| disk.volume_at(&snapshot.name, name))?;
         let seen = mix(volumes, lists_hash(disk, Some(&snapshot.name))?);
-        hash = with_snapshot(hash, &snapshot.name, seen);
+        hash = with_snapshot(hash, &snapshot.name, seen, snapshot.made);
     }
     let mut units = units_of(disk)?;
     for _ in 0..READS_AGAIN {
@@ -121,6 +140,9 @@ fn volumes_hash(mut names: Vec<String>, find: impl Fn(&str) -> lode::Result<Volu
     let mut bytes = Vec::new();
     for name in names {
         let volume = find(&name)?;
+        if is_remnant(&name, volume.bytes()) {
+            continue; // A snapshot saw it.
+        }
         bytes.clear();
         bytes.resize(narrow(volume.bytes()), 0x11);
         volume.read_at(0, &mut bytes)?;
@@ -146,8 +168,8 @@ fn volume_hash(name: &str, bytes: &mut Vec<u8>, block_bytes: u32, compressed: bo
 
 /// In words, how a disk differs from a state.
 pub fn difference(disk: &Disk, state: &State) -> String {
-    let names = match disk.volumes() {
-        Ok(infos) => infos.into_iter().map(|info| info.name).collect(),
+    let names = match volume_names(disk) {
+        Ok(names) => names,
         Err(error) => return format!("the volumes cannot be listed: {error}"),
     };
     let mut words = differences("", names, &state.volumes, |name| disk.volume(name));
@@ -162,13 +184,16 @@ pub fn difference(disk: &Disk, state: &State) -> String {
             None => words.push(format!("snapshot {} should not be", snapshot.name)),
             Some(seen) => {
                 let of = format!("{}: ", snapshot.name);
+                if snapshot.made != seen.made {
+                    words.push(format!("{of}made at {}, expected {}", snapshot.made, seen.made));
+                }
                 words.extend(differences(&of, snapshot.volumes.clone(), &seen.volumes, find));
                 words.extend(list_differences(&of, disk, Some(&snapshot.name), &seen.lists));
             }
         }
     }
-    let units = match disk.units() {
-        Ok(units) => units.into_iter().filter(|unit| unit.has_barrier).map(|unit| (unit.label, unit.cookie)).collect(),
+    let units = match units_of(disk) {
+        Ok(units) => units.into_iter().map(|unit| (unit.label, unit.cookie)).collect(),
         Err(error) => return format!("the units cannot be listed: {error}"),
     };
     let right: BTreeMap<String, Vec<u8>> =
@@ -192,7 +217,9 @@ fn differences(
     }
     for name in names {
         let Some(expected) = volumes.get(&name) else {
-            words.push(format!("{of}volume {name} should not be"));
+            if find(&name).map_or(true, |volume| !is_remnant(&name, volume.bytes())) {
+                words.push(format!("{of}volume {name} should not be"));
+            }
             continue;
         };
         let volume = match find(&name) {

@@ -220,12 +220,13 @@ impl<'a> Walk<'a> {
 
     fn record(&mut self) -> Result<Recording, Box<Finding>> {
         let recorded = guarded(|| Ok(record(self.script)));
-        let (result, recording, RunCounts { ops, full, compared, conflicts }) =
+        let (result, recording, RunCounts { ops, full, compared, conflicts, received }) =
             recorded.map_err(|words| self.finding(format!("while the script ran: {words}")))?;
         self.counts.ops += ops;
         self.counts.full += full;
         self.counts.compared += compared;
         self.counts.conflicts += conflicts;
+        self.counts.received += received;
         result.map_err(|words| self.finding(format!("while the script ran: {words}")))?;
         Ok(recording)
     }

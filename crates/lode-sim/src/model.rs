@@ -9,6 +9,7 @@
 //! Errors of media are not modelled.
 
 pub mod lists;
+mod streams;
 mod units;
 mod volume;
 
@@ -17,6 +18,7 @@ use crate::script::unit_label;
 use lists::{ListOp, Lists, block_mut, lists_hash, with_written};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+pub use streams::Since;
 pub use units::{Changed, Committed, UnitState};
 use volume::written;
 pub use volume::{VolumeState, block_hash, pieces};
@@ -44,15 +46,40 @@ pub struct Seen {
     pub volumes: Volumes,
     /// The ordered lists.
     pub lists: Lists,
+    /// Tells a snapshot from others, older ones before newer ones.
+    pub number: u64,
+    /// When it was taken, as whoever took it said.
+    pub made: u64,
+    /// What its volume is called everywhere, if it came in a stream.
+    pub origin: Option<Identity>,
+}
+
+/// Two volumes in snapshots with the same identity have the same content, wherever they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Taken on another disk.
+    pub far: bool,
+    /// The volume there.
+    pub generation: u64,
+    /// The snapshot there.
+    pub number: u64,
+}
+
+impl Seen {
+    /// What a volume is called everywhere as this snapshot has it.
+    pub fn identity(&self, name: &str, far: bool) -> Option<Identity> {
+        let generation = self.volumes.get(name)?.generation;
+        Some(self.origin.unwrap_or(Identity { far, generation, number: self.number }))
+    }
 }
 
 fn seen_hash(volumes: &Volumes, lists: &Lists) -> u64 {
     mix(volumes.iter().fold(0, |hash, (name, volume)| mix(hash, volume.hash(name))), lists_hash(lists))
 }
 
-/// The hash of a state with a snapshot more.
-pub fn with_snapshot(hash: u64, name: &str, volumes: u64) -> u64 {
-    mix(hash, mix(hash_bytes(name.as_bytes()), volumes))
+/// The hash of a state with a snapshot more, of what it sees, made at a time.
+pub fn with_snapshot(hash: u64, name: &str, seen: u64, made: u64) -> u64 {
+    mix(hash, mix(hash_bytes(name.as_bytes()), mix(seen, made)))
 }
 
 /// The hash of a state with a unit with a barrier more.
@@ -65,8 +92,9 @@ impl State {
     pub fn hash(&self) -> u64 {
         let now = seen_hash(&self.volumes, &self.lists);
         let snapshots = self.snapshots.iter();
-        let hash =
-            snapshots.fold(now, |hash, (name, seen)| with_snapshot(hash, name, seen_hash(&seen.volumes, &seen.lists)));
+        let hash = snapshots.fold(now, |hash, (name, seen)| {
+            with_snapshot(hash, name, seen_hash(&seen.volumes, &seen.lists), seen.made)
+        });
         self.dormant.iter().fold(hash, |hash, (unit, state)| with_unit(hash, &unit_label(*unit), &state.cookie()))
     }
 
@@ -106,7 +134,8 @@ impl Model {
 
     /// A disk that has a state already, durably.
     pub fn of(state: &Arc<State>) -> Self {
-        let generations = state.volumes.values().map(|volume| volume.generation).max().unwrap_or(0);
+        let generations = state.volumes.values().map(|volume| volume.generation);
+        let generations = generations.chain(state.snapshots.values().map(|seen| seen.number)).max().unwrap_or(0);
         let hashes = vec![state.hash()];
         let units = dormant_of(state);
         Model { history: vec![Arc::clone(state)], hashes, flushed: 0, units, generations }
@@ -193,11 +222,18 @@ impl Model {
 
     /// Takes a snapshot: of the volumes named, or of all.
     pub fn take_snapshot(&mut self, name: &str, of: &[String]) {
+        self.take_snapshot_at(name, of, 0);
+    }
+
+    /// The same, at a time.
+    pub fn take_snapshot_at(&mut self, name: &str, of: &[String], made: u64) {
         let mut state = State::clone(self.now());
         let mut volumes = state.volumes.clone();
         volumes.retain(|volume, _| of.is_empty() || of.contains(volume));
         let lists = if of.is_empty() { state.lists.clone() } else { Lists::new() };
-        state.snapshots.insert(name.to_owned(), Arc::new(Seen { volumes, lists }));
+        self.generations += 1;
+        let seen = Seen { volumes, lists, number: self.generations, made, origin: None };
+        state.snapshots.insert(name.to_owned(), Arc::new(seen));
         self.push(state);
     }
 
@@ -211,7 +247,8 @@ impl Model {
     pub fn roll_back(&mut self, snapshot: &str, name: &str) {
         let then = Arc::clone(self.volume_at(snapshot, name).expect("the model is only asked for what it has"));
         let mut state = State::clone(self.now());
-        state.volumes.insert(name.to_owned(), then);
+        // Not shared: that it is as the snapshot has it again is no proof that nobody changed it.
+        state.volumes.insert(name.to_owned(), Arc::new(VolumeState::clone(&then)));
         self.push(state);
     }
 

@@ -15,10 +15,12 @@ use lode::{Disk, ErrorKind, FormatOptions, Lsn, OpenOptions, Unit, Volume};
 use lode_media::Medium;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use streams::Far;
 
 mod growth;
 mod lists;
 mod snapshots;
+mod streams;
 mod units;
 mod upkeep;
 mod volumes;
@@ -45,6 +47,8 @@ pub struct RunCounts {
     pub compared: u64,
     /// Commits refused for a conflict.
     pub conflicts: u64,
+    /// Streams received.
+    pub received: u64,
 }
 
 /// A script while it runs.
@@ -64,6 +68,8 @@ pub struct Run<'a> {
     /// How many zones the disk has; more, if it failed to grow.
     zones: u32,
     zones_most: u32,
+    /// Another disk, from which streams come and to which they go.
+    far: Option<Far>,
     recording: Recording,
     /// Errors of the medium end the run and are no findings.
     pub tolerant: bool,
@@ -118,6 +124,7 @@ impl<'a> Run<'a> {
             anchor: None,
             zones: script.geometry.zones,
             zones_most: script.geometry.zones,
+            far: None,
             recording: Recording::default(),
             tolerant: false,
             counts: RunCounts::default(),
@@ -369,6 +376,7 @@ impl<'a> Run<'a> {
             Op::Lists(draw) => self.in_lists(draw, at),
             Op::Barrier(unit) => self.barrier(*unit, at),
             Op::Grow(more) => self.grow(*more),
+            Op::Stream(draw) => self.in_streams(draw, at),
             unit_op => self.in_unit(unit_op, at),
         }
     }

@@ -102,6 +102,8 @@ pub enum Op {
     Barrier(UnitNumber),
     /// Makes the medium, and the disk, so many zones larger.
     Grow(u32),
+    /// Something with streams.
+    Stream(StreamDraw),
 }
 
 /// An operation on ordered lists before it is known what is there: see `run::lists`.
@@ -113,6 +115,15 @@ pub struct ListDraw {
     pub kind: u8,
     /// Which list, which blocks, which place: each modulo what there is.
     pub picks: [u16; 4],
+}
+
+/// An operation with streams, or with what came in one, before it is known what is there: see `run::streams`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamDraw {
+    /// What kind of operation.
+    pub kind: u8,
+    /// Which volume, which snapshots, how: each modulo what there is.
+    pub picks: [u16; 6],
 }
 
 /// The name of a volume.

@@ -62,6 +62,16 @@ fn zones_that_no_root_names_are_found() {
 }
 
 #[test]
+fn a_snapshot_apart_from_what_it_came_with_is_found() {
+    must_be_found(Bug::EndingApart);
+}
+
+#[test]
+fn a_snapshot_that_was_sent_and_is_lost_is_found() {
+    must_be_found(Bug::SentNotDurable);
+}
+
+#[test]
 fn blocks_read_unchecked_are_found() {
     set(Some(Bug::ReadUnchecked));
     let plan = Plan {

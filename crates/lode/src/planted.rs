@@ -28,6 +28,10 @@ pub enum Bug {
     SyncWakesNobody,
     /// The disk has new zones before a root names them.
     GrowWithoutRoot,
+    /// The snapshot that a commit takes may be lost without the rest of it.
+    EndingApart,
+    /// A snapshot that is sent may be lost, and its number given again.
+    SentNotDurable,
 }
 
 #[cfg(feature = "planted")]

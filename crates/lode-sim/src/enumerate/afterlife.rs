@@ -2,17 +2,18 @@
 //! a kill, so that its writes meet tables that are not in memory.
 
 use super::opening::must_have_zones;
-use crate::content::{content_hash, difference};
+use crate::content::{content_hash, difference, remnants};
 use crate::crash::CrashImage;
-use crate::model::{Changed, Committed, Model};
+use crate::model::{Changed, Committed, Identity, Model, VolumeState};
 use crate::recording::{Allowed, History};
 use crate::rng::mix;
 use crate::run::open_options;
 use crate::script::{Fill, Script, data, unit_label};
 use crate::trace::TraceOp;
-use lode::{Disk, ErrorKind, Lsn, Survive};
-use lode_media::Medium;
-use std::sync::Arc;
+use lode::{Disk, ErrorKind, FormatOptions, Lsn, OpenOptions, ReceiveOptions, SendOptions, SnapshotOptions, Survive};
+use lode_media::ram::RamMedium;
+use lode_media::{Geometry, Medium};
+use std::sync::{Arc, OnceLock};
 
 /// What that life did.
 pub(super) struct Afterlife {
@@ -156,10 +157,55 @@ fn change_unit(disk: &Disk, model: &mut Model, unit: u32, salt: u64) -> lode::Re
     Ok(())
 }
 
+/// Receives a volume whose stream a crash has cut. What comes now is another one.
+fn receive(disk: &Disk, model: &mut Model, name: &str) -> lode::Result<()> {
+    let (stream, content) = small_stream();
+    let snapshot = format!("again{}", model.now().snapshots.len());
+    let options = ReceiveOptions { volume: Some(name.to_owned()), snapshot: Some(snapshot.clone()), force: false };
+    disk.receive(&mut stream.as_slice(), &options, &mut |_, _| ())?;
+    let origin = Identity { far: true, generation: 0, number: 0 };
+    model.received(name, &snapshot, content, origin, 0);
+    Ok(())
+}
+
+/// A stream of a tiny volume, and what it holds.
+fn small_stream() -> &'static (Vec<u8>, VolumeState) {
+    static STREAM: OnceLock<(Vec<u8>, VolumeState)> = OnceLock::new();
+    STREAM.get_or_init(|| {
+        let geometry = Geometry { zones: lode::SMALLEST_ZONES, zone_bytes: 8192, append_align: 512, devices: 1 };
+        let sent = || -> lode::Result<(Vec<u8>, VolumeState)> {
+            let medium = Arc::new(RamMedium::new(geometry));
+            Disk::format(medium.clone(), &FormatOptions { disk_id: 0x57 })?;
+            let disk = Disk::open(medium, &OpenOptions { background: false, ..OpenOptions::default() })?;
+            let (bytes, block_bytes, compression) = (200, 64, lode::Compression::None);
+            let volume = disk.create_volume("small", &lode::VolumeOptions { bytes, block_bytes, compression })?;
+            volume.write_at(70, &[0x57; 100])?;
+            disk.take_snapshot("s", &SnapshotOptions::default())?;
+            let mut stream = Vec::new();
+            disk.volume_at("s", "small")?.send(None, &SendOptions::default(), &mut stream, &mut |_, _| ())?;
+            let mut model = Model::new();
+            model.create("small", bytes, block_bytes, false);
+            model.write("small", 70, &[0x57; 100]);
+            let state = model.now().volumes.get("small").map(|state| VolumeState::clone(state));
+            Ok((stream, state.unwrap_or_else(|| VolumeState::new(0, bytes, block_bytes, false))))
+        };
+        sent().unwrap_or_else(|error| panic!("a sound disk does not send: {error}"))
+    })
+}
+
 /// Goes on with an open unit, or writes over the start of the first volume that is large enough, or makes a volume.
 fn change(disk: &Disk, model: &mut Model, script: &Script, salt: u64) -> lode::Result<()> {
     if let Some(unit) = model.units().first().filter(|_| salt.is_multiple_of(2)) {
         return match change_unit(disk, model, *unit, salt / 2) {
+            Err(error) if error.kind() == ErrorKind::Full => {
+                model.stay();
+                Ok(())
+            }
+            result => result,
+        };
+    }
+    if let Some(name) = remnants(disk).into_iter().find(|name| model.volume(name).is_none()) {
+        return match receive(disk, model, &name) {
             Err(error) if error.kind() == ErrorKind::Full => {
                 model.stay();
                 Ok(())

@@ -13,6 +13,8 @@ pub struct Counts {
     pub full: u64,
     /// Commits refused for a conflict, as the model said.
     pub conflicts: u64,
+    /// Streams received.
+    pub received: u64,
     /// Bytes compared while they ran.
     pub compared: u64,
     /// Points of the traces at which the power was cut.
@@ -51,6 +53,7 @@ impl AddAssign for Counts {
         self.ops += more.ops;
         self.full += more.full;
         self.conflicts += more.conflicts;
+        self.received += more.received;
         self.compared += more.compared;
         self.cuts += more.cuts;
         self.complete_cuts += more.complete_cuts;
@@ -77,6 +80,7 @@ impl Counts {
             ("operations", self.ops.to_string()),
             ("refused as full", self.full.to_string()),
             ("commits refused as conflicts", self.conflicts.to_string()),
+            ("streams received", self.received.to_string()),
             ("bytes compared while running", self.compared.to_string()),
             ("cut points", self.cuts.to_string()),
             ("cut points exhausted", self.complete_cuts.to_string()),

@@ -1,5 +1,6 @@
 //! What a damaged disk shows: right, or an error that names the damage; never something that was not there.
 
+use crate::content::{is_remnant, volume_names};
 use crate::model::lists::Lists;
 use crate::model::{State, VolumeState, Volumes};
 use crate::rng::{index, narrow};
@@ -31,7 +32,8 @@ pub(super) fn prefix(disk: &Disk, run: &Run<'_>) -> Result<(Option<usize>, Bad),
 fn judge_by_parts(disk: &Disk, run: &Run<'_>) -> Result<Bad, String> {
     let mut bad = BTreeSet::new();
     let states = || (0..=run.model.appended()).map(|state| run.model.state(state));
-    for info in disk.volumes().map_err(|error| format!("this: {error}"))? {
+    let infos = disk.volumes().map_err(|error| format!("this: {error}"))?;
+    for info in infos.into_iter().filter(|info| !is_remnant(&info.name, info.bytes)) {
         let known = || states().filter_map(|state| state.volumes.get(&info.name));
         if !known().any(|known| known.bytes == info.bytes) {
             return Err(format!("volume {} of {} bytes", info.name, info.bytes));
@@ -73,8 +75,8 @@ pub(super) fn may_refuse(error: &lode::Error) -> Result<(), String> {
 /// Reads every block, of snapshots too: right, or an error of damage. Gives back the blocks of volumes that cannot be
 /// read.
 pub(super) fn judge(disk: &Disk, state: &State) -> Result<Bad, String> {
-    let names = match disk.volumes() {
-        Ok(infos) => infos.into_iter().map(|info| info.name).collect(),
+    let names = match volume_names(disk) {
+        Ok(names) => names,
         Err(error) => return may_refuse(&error).map(|()| Bad::new()),
     };
     let mut bad = judge_volumes("", names, &state.volumes, |name| disk.volume(name))?;
@@ -87,7 +89,8 @@ pub(super) fn judge(disk: &Disk, state: &State) -> Result<Bad, String> {
     for (snapshot, names) in snapshots {
         let find = |name: &str| disk.volume_at(&snapshot, name);
         let (of, seen) = (format!("{snapshot}: "), &state.snapshots[&snapshot]);
-        judge_volumes(&of, names, &seen.volumes, find)?;
+        let names = names.into_iter().filter(|name| find(name).map_or(true, |seen| !is_remnant(name, seen.bytes())));
+        judge_volumes(&of, names.collect(), &seen.volumes, find)?;
         judge_lists(&of, disk, Some(&snapshot), &seen.lists)?;
     }
     Ok(bad)

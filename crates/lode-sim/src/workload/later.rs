@@ -3,7 +3,7 @@
 
 use super::Draw;
 use crate::rng::{Rng, mix};
-use crate::script::{Op, ScriptId};
+use crate::script::{Op, ScriptId, StreamDraw};
 
 /// So that the scripts that are pinned in tests have none.
 const LATER_SEED: u64 = 0x4C59_B59B;
@@ -15,10 +15,11 @@ const KIND_PERCENT: u64 = 35;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Growth,
+    Streams,
 }
 
 /// With the numbers from which they are drawn.
-const KINDS: [(Kind, u64); 1] = [(Kind::Growth, 1)];
+const KINDS: [(Kind, u64); 2] = [(Kind::Growth, 1), (Kind::Streams, 2)];
 
 /// One kind.
 struct Drawn {
@@ -69,7 +70,16 @@ impl Drawn {
     fn next(&mut self, draw: &mut Draw) {
         match self.kind {
             Kind::Growth => draw.push(Op::Grow(self.small(1, 6))),
+            Kind::Streams => draw.push(Op::Stream(StreamDraw { kind: self.kind_of(16), picks: self.picks() })),
         }
+    }
+
+    fn kind_of(&mut self, kinds: u64) -> u8 {
+        u8::try_from(self.rng.below(kinds)).expect("few")
+    }
+
+    fn picks<const N: usize>(&mut self) -> [u16; N] {
+        [(); N].map(|()| u16::try_from(self.rng.below(1 << 16)).expect("16 bits"))
     }
 
     fn small(&mut self, low: u32, high: u32) -> u32 {

@@ -6,6 +6,7 @@ use super::{Erased, Fill, Geometry, Op, Script, ScriptId, ScriptOptions};
 use crate::enumerate::guarded;
 use crate::rng::{narrow, wide};
 use crate::run::Run;
+use crate::script::StreamDraw;
 use crate::trace::{TraceOp, TracingMedium};
 use lode_media::Medium;
 use std::cmp::Ordering;
@@ -69,10 +70,21 @@ const SEQUENCES: u64 = CORE + CORE * CORE + CORE * CORE * CORE;
 
 /// Operations that were added later: [`LATER`] of them. Numbers of scripts without them stay what they were.
 fn later() -> Vec<Vec<Op>> {
-    vec![vec![Op::Grow(2)]]
+    let stream = |kind, picks| Op::Stream(StreamDraw { kind, picks });
+    vec![
+        vec![Op::Grow(2)],
+        // A copy, and what has changed since, twice: a second time it is there already, or the disk is full.
+        vec![
+            Op::TakeSnapshot(0, Some(0)),
+            stream(9, [0, 1, 1, 0, 1, 1]),
+            Op::Write(0, BLOCK, BLOCK, Fill::Noise),
+            Op::TakeSnapshot(1, Some(0)),
+            stream(9, [0, 1, 2, 1, 1, 1]),
+        ],
+    ]
 }
 
-const LATER: u64 = 1;
+const LATER: u64 = 2;
 
 /// The most operations of a sequence.
 const LENGTH: u32 = 3;

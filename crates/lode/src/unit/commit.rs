@@ -37,7 +37,11 @@ impl Unit {
     pub fn try_commit(&mut self) -> Result<Lsn> {
         self.alive()?;
         self.gather_kept()?;
-        self.commit_now().inspect_err(|_| self.as_before())
+        let committed = self.commit_now().inspect_err(|_| self.as_before())?;
+        if planted::is(Bug::EndingApart) {
+            self.end_apart()?;
+        }
+        Ok(committed)
     }
 
     /// Commits what is named among the unit's blocks.

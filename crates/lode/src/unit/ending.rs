@@ -6,10 +6,12 @@
 use super::Unit;
 use crate::disk::put::Again;
 use crate::disk::snapshots::ORIGIN_BYTES;
+use crate::disk::space::Claim;
 use crate::disk::volumes::{LIST_RECORD, check_name};
 use crate::disk::{Core, Reserved};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::records::Origin;
+use crate::planted::{self, Bug};
 use crate::shape::BLOCK_CHARGE;
 use crate::types::{ListId, SnapshotId};
 
@@ -57,6 +59,12 @@ impl Ending {
         let Some(since) = self.since else { return Ok(bytes == 0) };
         let seen = core.state.meta_at(self.list, since).map(|meta| meta.bytes);
         Ok(seen == Some(bytes) && !core.state.any_changed_since(self.list, since, 0, ALL_BLOCKS)?)
+    }
+}
+
+impl Ending {
+    fn write(&self, core: &mut Core) {
+        core.write_snapshot(&self.snapshot, self.made, vec![self.list], Some(self.origin), ListId(0));
     }
 }
 
@@ -115,9 +123,16 @@ impl Unit {
 
     /// Takes the snapshot. Room was made for it.
     pub(super) fn write_ending(&self, core: &mut Core) {
-        if let Some(ending) = &self.ending {
+        if let Some(ending) = self.ending.as_ref().filter(|_| !planted::is(Bug::EndingApart)) {
             crate::mark("unit: a snapshot taken by a commit");
-            core.write_snapshot(&ending.snapshot, ending.made, vec![ending.list], Some(ending.origin), ListId(0));
+            ending.write(core);
         }
+    }
+
+    /// For [`Bug::EndingApart`].
+    pub(super) fn end_apart(&self) -> Result<()> {
+        let Some(ending) = &self.ending else { return Ok(()) };
+        self.disk.core.lock().writer.seal(false);
+        self.disk.with_room(0, LIST_RECORD + 4 + ORIGIN_BYTES, Claim::Urgent, |core| ending.write(core))
     }
 }
