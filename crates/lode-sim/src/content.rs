@@ -1,11 +1,12 @@
 //! The content of a disk, to be compared with a state of the model.
 
 use crate::model::lists::{Lists, content_of, head_hash, read};
-use crate::model::{State, VolumeState, Volumes, block_hash, with_snapshot, with_unit};
+use crate::model::{Schedule, State, VolumeState, Volumes, block_hash, with_schedule, with_snapshot, with_unit};
 use crate::rng::{index, mix, narrow, wide};
 use crate::script::{unit_label, unit_number};
-use lode::{BlockId, Compression, Disk, ErrorKind, OrderedId, UnitInfo, Volume};
+use lode::{BlockId, Compression, Disk, ErrorKind, OrderedId, SnapshotSchedule, UnitInfo, Volume};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What cannot be read of units is read so often again.
 const READS_AGAIN: u32 = 16;
@@ -57,7 +58,10 @@ pub fn content_hash(disk: &Disk) -> lode::Result<u64> {
         }
         units = units_of(disk)?;
     }
-    Ok(units.iter().fold(hash, |hash, unit| with_unit(hash, &unit.label, &unit.cookie)))
+    let hash = units.iter().fold(hash, |hash, unit| with_unit(hash, &unit.label, &unit.cookie));
+    Ok(disk.schedules().iter().fold(hash, |hash, schedule| {
+        with_schedule(hash, &schedule.name, schedule.every, schedule.keep, &schedule.volumes)
+    }))
 }
 
 /// The blocks of a list, now or as a snapshot sees it, each with what it holds.
@@ -201,6 +205,16 @@ pub fn difference(disk: &Disk, state: &State) -> String {
     let found: BTreeMap<String, Vec<u8>> = units;
     if found != right {
         words.push(format!("units with barriers are {found:?}, expected {right:?}"));
+    }
+    let of_model = |(name, schedule): (&String, &Arc<Schedule>)| SnapshotSchedule {
+        name: name.clone(),
+        every: schedule.every,
+        keep: schedule.keep,
+        volumes: schedule.volumes_in(state),
+    };
+    let (found, right) = (disk.schedules(), state.schedules.iter().map(of_model).collect::<Vec<_>>());
+    if found != right {
+        words.push(format!("the schedules are {found:?}, expected {right:?}"));
     }
     if words.is_empty() { "no difference".to_owned() } else { words.join("; ") }
 }

@@ -12,6 +12,7 @@ pub const CRASHES: &[&str] = &[
     "lists: read ahead",
     "cleaner: cold block compressed",
     "cleaner: cold leaf loaded",
+    "cleaner: scattered blocks brought together",
     "discard: space of free zones given back",
     "discard: zone made real again",
     "grow: a root names more zones",
@@ -29,6 +30,8 @@ pub const CRASHES: &[&str] = &[
     "recovery: segment walked",
     "roots: on to the other pair",
     "roots: root of an older filling",
+    "schedule: snapshot deleted",
+    "schedule: snapshot taken",
     "snapshot: layer handed to an older snapshot",
     "snapshot: layer made",
     "snapshot: layers merged",
@@ -47,7 +50,9 @@ pub const CRASHES: &[&str] = &[
     "unit: conflict with a volume cut short",
     "unit: conflict with what others changed",
     "unit: its last block cut at the commit",
+    "unit: reserved space on a full disk",
     "unit: shadow of a barrier that was never whole",
+    "volume: stretches exchanged",
 ];
 
 /// Reached by the runs on media that fail, whose scripts are longer.
@@ -147,10 +152,6 @@ pub const ELSEWHERE: &[(&str, &str)] = &[
     (
         "space: deleted list with a damaged map left as it is",
         "both copies of a page must rot: `crates/lode/tests/engine/found.rs` reaches it",
-    ),
-    (
-        "cleaner: scattered blocks brought together",
-        "asked for by callers: `crates/lode/tests/engine/basics.rs` reaches it",
     ),
     ("space: root written in the middle of a checkpoint", "the reserve is larger than what one checkpoint takes"),
     ("space: zone for tables freed on demand", "the reserve is larger than what one checkpoint takes"),

@@ -9,6 +9,7 @@
 //! Errors of media are not modelled.
 
 pub mod lists;
+mod schedules;
 mod streams;
 mod units;
 mod volume;
@@ -16,11 +17,11 @@ mod volume;
 use crate::rng::{hash_bytes, mix, narrow};
 use crate::script::unit_label;
 use lists::{ListOp, Lists, block_mut, lists_hash, with_written};
+pub use schedules::{Schedule, Stepped, with_schedule};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 pub use streams::Since;
 pub use units::{Changed, Committed, UnitState};
-use volume::written;
 pub use volume::{VolumeState, block_hash, pieces};
 
 /// Volumes by name.
@@ -37,6 +38,8 @@ pub struct State {
     pub snapshots: BTreeMap<String, Arc<Seen>>,
     /// Open units as of their last barriers.
     pub dormant: BTreeMap<u32, Arc<UnitState>>,
+    /// Schedules of snapshots.
+    pub schedules: BTreeMap<String, Arc<Schedule>>,
 }
 
 /// What a snapshot sees.
@@ -52,6 +55,8 @@ pub struct Seen {
     pub made: u64,
     /// What its volume is called everywhere, if it came in a stream.
     pub origin: Option<Identity>,
+    /// Which schedule took it; 0: none.
+    pub schedule: u64,
 }
 
 /// Two volumes in snapshots with the same identity have the same content, wherever they are.
@@ -95,7 +100,11 @@ impl State {
         let hash = snapshots.fold(now, |hash, (name, seen)| {
             with_snapshot(hash, name, seen_hash(&seen.volumes, &seen.lists), seen.made)
         });
-        self.dormant.iter().fold(hash, |hash, (unit, state)| with_unit(hash, &unit_label(*unit), &state.cookie()))
+        let hash =
+            self.dormant.iter().fold(hash, |hash, (unit, state)| with_unit(hash, &unit_label(*unit), &state.cookie()));
+        self.schedules.iter().fold(hash, |hash, (name, schedule)| {
+            with_schedule(hash, name, schedule.every, schedule.keep, &schedule.volumes_in(self))
+        })
     }
 
     fn volume_mut(&mut self, name: &str) -> &mut VolumeState {
@@ -135,7 +144,9 @@ impl Model {
     /// A disk that has a state already, durably.
     pub fn of(state: &Arc<State>) -> Self {
         let generations = state.volumes.values().map(|volume| volume.generation);
-        let generations = generations.chain(state.snapshots.values().map(|seen| seen.number)).max().unwrap_or(0);
+        let numbers = state.snapshots.values().map(|seen| seen.number);
+        let numbers = numbers.chain(state.schedules.values().map(|schedule| schedule.number));
+        let generations = generations.chain(numbers).max().unwrap_or(0);
         let hashes = vec![state.hash()];
         let units = dormant_of(state);
         Model { history: vec![Arc::clone(state)], hashes, flushed: 0, units, generations }
@@ -227,12 +238,16 @@ impl Model {
 
     /// The same, at a time.
     pub fn take_snapshot_at(&mut self, name: &str, of: &[String], made: u64) {
+        self.take_snapshot_by(name, of, made, 0);
+    }
+
+    fn take_snapshot_by(&mut self, name: &str, of: &[String], made: u64, schedule: u64) {
         let mut state = State::clone(self.now());
         let mut volumes = state.volumes.clone();
         volumes.retain(|volume, _| of.is_empty() || of.contains(volume));
         let lists = if of.is_empty() { state.lists.clone() } else { Lists::new() };
         self.generations += 1;
-        let seen = Seen { volumes, lists, number: self.generations, made, origin: None };
+        let seen = Seen { volumes, lists, number: self.generations, made, origin: None, schedule };
         state.snapshots.insert(name.to_owned(), Arc::new(seen));
         self.push(state);
     }
@@ -269,9 +284,20 @@ impl Model {
     /// Writes, as one operation.
     pub fn write(&mut self, name: &str, offset: u64, data: &[u8]) {
         let mut state = State::clone(self.now());
-        let volume = state.volume_mut(name);
-        for (block, bytes) in written(volume.size(), offset, data, |block| volume.block(block).cloned()) {
-            volume.put(block, Some(bytes));
+        state.volume_mut(name).write(offset, data);
+        self.push(state);
+    }
+
+    /// Exchanges two stretches that do not overlap.
+    pub fn swap(&mut self, one: (&str, u64), other: (&str, u64), bytes: u64) {
+        let mut state = State::clone(self.now());
+        let [here, there] = [one, other].map(|(name, offset)| {
+            let mut held = vec![0; narrow(bytes)];
+            state.volumes[name].read(offset, &mut held);
+            held
+        });
+        for ((name, offset), data) in [(one, there), (other, here)] {
+            state.volume_mut(name).write(offset, &data);
         }
         self.push(state);
     }

@@ -15,15 +15,20 @@ use lode::{Disk, ErrorKind, FormatOptions, Lsn, OpenOptions, Unit, Volume};
 use lode_media::Medium;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use streams::Far;
 
 mod growth;
 mod lists;
+mod reservations;
+mod schedules;
 mod snapshots;
 mod streams;
+mod swaps;
 mod units;
 mod upkeep;
 mod volumes;
+
+use reservations::Held;
+use streams::Far;
 
 /// Why a run ended early.
 #[derive(Debug)]
@@ -70,6 +75,9 @@ pub struct Run<'a> {
     zones_most: u32,
     /// Another disk, from which streams come and to which they go.
     far: Option<Far>,
+    reservations: BTreeMap<u8, Held>,
+    /// What time it is for schedules.
+    clock: u64,
     recording: Recording,
     /// Errors of the medium end the run and are no findings.
     pub tolerant: bool,
@@ -125,6 +133,8 @@ impl<'a> Run<'a> {
             zones: script.geometry.zones,
             zones_most: script.geometry.zones,
             far: None,
+            reservations: BTreeMap::new(),
+            clock: 1_000_000_000_000,
             recording: Recording::default(),
             tolerant: false,
             counts: RunCounts::default(),
@@ -158,17 +168,22 @@ impl<'a> Run<'a> {
         self.flush(&Op::Flush)
     }
 
-    /// Drops the disk without closing it.
-    pub fn drop_disk(&mut self) {
+    /// Drops all handles.
+    fn let_go(&mut self) {
         self.units.clear();
         self.volumes.clear();
+        self.reservations.clear();
+    }
+
+    /// Drops the disk without closing it.
+    pub fn drop_disk(&mut self) {
+        self.let_go();
         self.disk = None;
     }
 
     /// Gives up the disk without closing it, and what the run leaves.
     pub fn finish(mut self) -> Recording {
-        self.units.clear();
-        self.volumes.clear();
+        self.let_go();
         self.disk = None;
         self.recording.histories.push(History::of(&self.model));
         if let Some(recorder) = &self.recorder {
@@ -234,8 +249,7 @@ impl<'a> Run<'a> {
     }
 
     fn close_handles(&mut self) {
-        self.units.clear();
-        self.volumes.clear();
+        self.let_go();
         self.model.reopened();
     }
 
@@ -266,8 +280,7 @@ impl<'a> Run<'a> {
     /// Forgets the disk as a crash does, opens it again, and finds which state from `first` on it has.
     fn come_back(&mut self, first: usize) -> Step {
         let note = self.begin_call();
-        self.units.clear();
-        self.volumes.clear();
+        self.let_go();
         self.disk = None;
         let options = open_options(self.script, self.anchor);
         let disk = Disk::open(Arc::clone(&self.medium), &options).map_err(|error| self.refused("open", error))?;
@@ -377,6 +390,12 @@ impl<'a> Run<'a> {
             Op::Barrier(unit) => self.barrier(*unit, at),
             Op::Grow(more) => self.grow(*more),
             Op::Stream(draw) => self.in_streams(draw, at),
+            Op::Swap(one, other, bytes) => self.swap(*one, *other, *bytes),
+            Op::Recluster(volume, pieces) => self.recluster(*volume, *pieces),
+            Op::Reserve(number, blocks, block_bytes) => self.reserve(*number, *blocks, *block_bytes),
+            Op::Spend { .. } => self.spend(&script.ops[at], at),
+            Op::CancelReservation(number) => self.cancel(*number),
+            Op::Schedules(draw) => self.in_schedules(draw),
             unit_op => self.in_unit(unit_op, at),
         }
     }

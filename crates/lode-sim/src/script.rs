@@ -104,6 +104,30 @@ pub enum Op {
     Grow(u32),
     /// Something with streams.
     Stream(StreamDraw),
+    /// Exchanges so many bytes from an offset of a volume on with those of another one, or with others of the same.
+    Swap((VolumeNumber, u64), (VolumeNumber, u64), u64),
+    /// Brings the blocks of a volume together; broken off after so many calls for progress.
+    Recluster(VolumeNumber, u8),
+    /// Reserves space for so many blocks of a size, under a number.
+    Reserve(u8, u64, u32),
+    /// A unit draws on a reservation for so many blocks, writes them into a volume from a block on, in so many writes,
+    /// and commits.
+    Spend {
+        /// The reservation.
+        reservation: u8,
+        /// Into which volume.
+        volume: VolumeNumber,
+        /// Where it begins, in blocks of the volume.
+        first: u64,
+        /// How many blocks it draws.
+        blocks: u64,
+        /// How many of them one write has.
+        each: u64,
+    },
+    /// Gives a reservation back.
+    CancelReservation(u8),
+    /// Something with schedules of snapshots.
+    Schedules(ScheduleDraw),
 }
 
 /// An operation on ordered lists before it is known what is there: see `run::lists`.
@@ -124,6 +148,15 @@ pub struct StreamDraw {
     pub kind: u8,
     /// Which volume, which snapshots, how: each modulo what there is.
     pub picks: [u16; 6],
+}
+
+/// An operation with schedules before it is known what is there: see `run::schedules`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScheduleDraw {
+    /// What kind of operation.
+    pub kind: u8,
+    /// Which schedule, how often, when.
+    pub picks: [u16; 4],
 }
 
 /// The name of a volume.

@@ -399,6 +399,15 @@ fn track(model: &mut Model, op: &Op) {
             model.roll_back(&snapshot_name(*snapshot), &volume_name(*volume));
         }
         Op::Reopen | Op::Kill => model.reopened(),
+        Op::Swap(one, other, bytes) => {
+            let names = [one.0, other.0].map(volume_name);
+            let inside = |(number, name): (&(VolumeNumber, u64), &String)| {
+                model.volume(name).is_some_and(|volume| number.1 + bytes <= volume.bytes)
+            };
+            if inside((one, &names[0])) && inside((other, &names[1])) {
+                model.swap((&names[0], one.1), (&names[1], other.1), *bytes);
+            }
+        }
         _ => {}
     }
 }

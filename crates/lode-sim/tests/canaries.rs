@@ -72,6 +72,26 @@ fn a_snapshot_that_was_sent_and_is_lost_is_found() {
 }
 
 #[test]
+fn an_exchange_in_two_commits_is_found() {
+    must_be_found(Bug::SwapInTwo);
+}
+
+#[test]
+fn blocks_referred_to_before_they_are_durable_are_found() {
+    must_be_found(Bug::MovedNotSynced);
+}
+
+#[test]
+fn reserved_space_that_is_refused_is_found() {
+    must_be_found(Bug::ReservedAgain);
+}
+
+#[test]
+fn snapshots_of_people_that_a_schedule_deletes_are_found() {
+    must_be_found(Bug::SchedulesDeleteAll);
+}
+
+#[test]
 fn blocks_read_unchecked_are_found() {
     set(Some(Bug::ReadUnchecked));
     let plan = Plan {

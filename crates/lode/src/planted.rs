@@ -32,6 +32,14 @@ pub enum Bug {
     EndingApart,
     /// A snapshot that is sent may be lost, and its number given again.
     SentNotDurable,
+    /// An exchange is two commits.
+    SwapInTwo,
+    /// What is moved is referred to before it is durable.
+    MovedNotSynced,
+    /// What was reserved is asked for once more when it is written.
+    ReservedAgain,
+    /// A schedule deletes the oldest snapshot, whoever took it.
+    SchedulesDeleteAll,
 }
 
 #[cfg(feature = "planted")]

@@ -34,6 +34,7 @@ use crate::disk::{Core, Inner, Reserved, Spilled, charge};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::crc;
 use crate::packed::pack;
+use crate::planted::{self, Bug};
 use crate::shape::BLOCK_CHARGE;
 use crate::sync::{Mutex, MutexGuard};
 use crate::types::{Kind, ListId, Location, Lsn, SnapshotId, UnitId, index, index64, len_u32, len_u64};
@@ -246,7 +247,10 @@ impl Unit {
         let mut core = self.disk.admit(self.disk.pace(core), Claim::Data)?;
         let mut chunks = Chunks::new();
         let space = Reserved { bytes: wanted, blocks };
-        if self.prepaid.covers(space) {
+        if self.prepaid.covers(space) && !planted::is(Bug::ReservedAgain) {
+            if !core.promises(core.reserves(space)) {
+                crate::mark("unit: reserved space on a full disk");
+            }
             core.chunks_for(&self.arena, wanted, &mut chunks);
             return Ok(Promise { space, prepaid: space, chunks });
         }

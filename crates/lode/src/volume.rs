@@ -11,6 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::crc;
 use crate::format::records::{Compression, ListMeta};
 use crate::packed::pack;
+use crate::planted::{self, Bug};
 use crate::state::ColdLeaf;
 use crate::types::{Kind, ListId, Location, Lsn, SnapshotId, index, index64, len_u64};
 use crate::unit::Unit;
@@ -316,9 +317,14 @@ impl Volume {
                 unit.read_at(self, offset + done, &mut here[..len])?;
                 unit.read_at(other, other_offset + done, &mut there[..len])?;
                 unit.write_at(self, offset + done, &there[..len])?;
+                if planted::is(Bug::SwapInTwo) {
+                    unit.try_commit()?;
+                    unit = Unit::new(Arc::clone(&self.disk));
+                }
                 unit.write_at(other, other_offset + done, &here[..len])?;
                 done += len_u64(len);
             }
+            crate::mark("volume: stretches exchanged");
             match unit.try_commit() {
                 Err(error) if error.kind() == ErrorKind::Conflict && tries < SWAP_TRIES => tries += 1,
                 other => return other,

@@ -46,7 +46,7 @@ impl Model {
         let volume = Arc::new(volume);
         state.volumes.insert(name.to_owned(), Arc::clone(&volume));
         let volumes: Volumes = [(name.to_owned(), volume)].into();
-        let seen = Seen { volumes, lists: Lists::new(), number, made, origin: Some(origin) };
+        let seen = Seen { volumes, lists: Lists::new(), number, made, origin: Some(origin), schedule: 0 };
         state.snapshots.insert(snapshot.to_owned(), Arc::new(seen));
         self.push(state);
     }

@@ -54,6 +54,13 @@ impl VolumeState {
         view(self.size(), offset, into, |block| self.block(block).cloned());
     }
 
+    /// Writes bytes at an offset.
+    pub fn write(&mut self, offset: u64, data: &[u8]) {
+        for (block, bytes) in written(self.size(), offset, data, |block| self.block(block).cloned()) {
+            self.put(block, Some(bytes));
+        }
+    }
+
     /// Gives a block new bytes.
     pub fn put(&mut self, block: u64, bytes: Option<Arc<[u8]>>) {
         let bytes = bytes.filter(|bytes| bytes.iter().any(|byte| *byte != 0));

@@ -53,17 +53,20 @@ impl Run<'_> {
     }
 
     pub(super) fn delete_snapshot(&mut self, number: u8) -> Step {
-        let name = snapshot_name(number);
-        if !self.model.now().snapshots.contains_key(&name) {
+        self.delete_snapshot_named(&snapshot_name(number))
+    }
+
+    pub(super) fn delete_snapshot_named(&mut self, name: &str) -> Step {
+        if !self.model.now().snapshots.contains_key(name) {
             return Ok(());
         }
         let note = self.begin_call();
-        let result = self.open_disk().delete_snapshot(&name);
+        let result = self.open_disk().delete_snapshot(name);
         if matches!(&result, Err(error) if error.kind() == ErrorKind::Full) {
             let words = "deleting a snapshot was refused because the disk is full";
             return Err(Stop::Finding(format!("{words}: {:?}", self.open_disk().info())));
         }
-        self.tolerable(result, "deleting a snapshot", |model| model.delete_snapshot(&name))?;
+        self.tolerable(result, "deleting a snapshot", |model| model.delete_snapshot(name))?;
         self.end_call(note);
         Ok(())
     }

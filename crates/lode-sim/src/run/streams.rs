@@ -4,29 +4,15 @@
 use super::{Run, Step, Stop};
 use crate::content::{content_hash, difference};
 use crate::model::{Identity, Model, Seen, Since, VolumeState};
-use crate::rng::{Rng, mix, narrow, wide};
 use crate::script::{Fill, StreamDraw, VolumeNumber, data, snapshot_name, volume_name};
-use lode::{
-    Compression, Disk, Error, ErrorKind, FormatOptions, OpenOptions, ReceiveOptions, Received, SendOptions,
-    SnapshotOptions, VolumeOptions,
-};
-use lode_media::Geometry;
-use lode_media::ram::RamMedium;
+use lode::{Compression, Disk, Error, ErrorKind, ReceiveOptions, Received, SendOptions};
 use std::sync::Arc;
 
-/// The volume that changes on the other disk.
-const SOURCE: &str = "source";
-/// What it has of blocks at most.
-const BLOCKS: u64 = 24;
+mod far;
+pub(super) use far::Far;
+
 /// Volumes and snapshots that come in streams have numbers from here on, which nothing else is drawn with.
 const FIRST: u8 = 4;
-
-/// The other disk.
-pub(super) struct Far {
-    disk: Disk,
-    model: Model,
-    block: u64,
-}
 
 /// A volume in a snapshot.
 #[derive(Clone)]
@@ -78,65 +64,6 @@ fn far_failed(what: &str, error: &Error) -> Stop {
     Stop::Finding(format!("on the other disk {what} was refused: {error} ({:?})", error.kind()))
 }
 
-impl Far {
-    fn new(geometry: Geometry, seed: u64) -> lode::Result<Far> {
-        let medium = Arc::new(RamMedium::new(Geometry { zones: geometry.zones.max(64), ..geometry }));
-        Disk::format(medium.clone(), &FormatOptions { disk_id: u128::from(mix(seed, 0xFA7)) })?;
-        let disk = Disk::open(medium, &OpenOptions { background: false, ..OpenOptions::default() })?;
-        let mut rng = Rng::new(mix(seed, 0xFA8));
-        let most = (geometry.zone_bytes / 16).clamp(64, 4096);
-        let block_bytes = *rng.pick(&[64, most.min(256), most]);
-        let block_bytes = 1 << block_bytes.ilog2();
-        let compressed = rng.percent(30);
-        let compression = if compressed { Compression::Lz4 } else { Compression::None };
-        let bytes = u64::from(block_bytes) * rng.between(1, BLOCKS);
-        disk.create_volume(SOURCE, &VolumeOptions { bytes, block_bytes, compression })?;
-        let mut model = Model::new();
-        model.create(SOURCE, bytes, block_bytes, compressed);
-        Ok(Far { disk, model, block: u64::from(block_bytes) })
-    }
-
-    /// Does something to the source. What a full disk refuses changes nothing.
-    fn change(&mut self, picks: [u16; 6], noise: &[u8]) -> lode::Result<()> {
-        let bytes = self.model.volume(SOURCE).map_or(0, |volume| volume.bytes);
-        let wanted = if picks[0] % 8 == 0 { self.block * BLOCKS } else { self.block * 2 };
-        let at = u64::from(picks[1]) % bytes.max(1);
-        let length = (u64::from(picks[2]) % wanted + 1).min(bytes - at.min(bytes));
-        let volume = self.disk.volume(SOURCE)?;
-        match picks[3] % 8 {
-            0 => {
-                let size = u64::from(picks[1]) % (self.block * BLOCKS) + 1;
-                self.disk.resize_volume(SOURCE, size)?;
-                self.model.resize(SOURCE, size);
-            }
-            1 | 2 => {
-                volume.discard(at, length)?;
-                self.model.discard(SOURCE, at, length);
-            }
-            _ => {
-                volume.write_at(at, &noise[..narrow(length)])?;
-                self.model.write(SOURCE, at, &noise[..narrow(length)]);
-            }
-        }
-        while self.disk.maintain()? {}
-        Ok(())
-    }
-
-    /// The oldest goes when there are too many.
-    fn take_snapshot(&mut self, at: usize) -> lode::Result<()> {
-        let made = wide(at);
-        let name = format!("far{at}");
-        self.disk.take_snapshot(&name, &SnapshotOptions { volumes: vec![SOURCE.to_owned()], made })?;
-        self.model.take_snapshot_at(&name, &[SOURCE.to_owned()], made);
-        let own: Vec<Content> = Content::of(&self.model).into_iter().filter(|own| own.volume == SOURCE).collect();
-        if own.len() > 5 {
-            self.disk.delete_snapshot(&own[0].snapshot)?;
-            self.model.delete_snapshot(&own[0].snapshot);
-        }
-        Ok(())
-    }
-}
-
 impl Run<'_> {
     pub(super) fn in_streams(&mut self, draw: &StreamDraw, at: usize) -> Step {
         if self.far.is_none() {
@@ -149,7 +76,7 @@ impl Run<'_> {
             0..=2 => self.on_far(|far, noise| far.change(picks, noise), at),
             3 | 4 => self.on_far(|far, _| far.take_snapshot(at), at),
             5 => self.change_received(received, picks, at),
-            6 if picks[1] % 2 == 0 => self.delete(received),
+            6 if picks[1].is_multiple_of(2) => self.delete(received),
             6 => self.delete_snapshot(FIRST + u8::try_from(picks[2] % 4).expect("few")),
             7 => self.roll_back(FIRST + u8::try_from(picks[1] % 4).expect("few"), received),
             8 => self.transfer(picks, false, true),
@@ -160,7 +87,7 @@ impl Run<'_> {
 
     fn on_far(&mut self, change: impl FnOnce(&mut Far, &[u8]) -> lode::Result<()>, at: usize) -> Step {
         let Some(far) = &mut self.far else { return Ok(()) };
-        let noise = data(self.script.id.seed(), at, far.block * BLOCKS, Fill::Mixed);
+        let noise = data(self.script.id.seed(), at, far.most(), Fill::Mixed);
         match change(far, &noise) {
             Err(error) if error.kind() != ErrorKind::Full => Err(far_failed("a change", &error)),
             _ => Ok(()),
@@ -194,8 +121,8 @@ impl Run<'_> {
     fn planned(&self, picks: [u16; 6], from_far: bool, to_far: bool) -> Option<Transfer> {
         let (source, target) = (self.end_of(from_far).1, self.end_of(to_far).1);
         let all = Content::of(source);
-        let content = if picks[0] % 2 == 0 { all.last() } else { pick(&all, picks[0] / 2) }?.clone();
-        let volume = if picks[1] % 16 == 0 {
+        let content = if picks[0].is_multiple_of(2) { all.last() } else { pick(&all, picks[0] / 2) }?.clone();
+        let volume = if picks[1].is_multiple_of(16) {
             content.volume.clone()
         } else {
             volume_name(FIRST + u8::try_from(picks[1] % 3).expect("few"))
@@ -213,7 +140,7 @@ impl Run<'_> {
         };
         let base = base.cloned();
         let snapshot = snapshot_name(FIRST + u8::try_from(picks[3] % 4).expect("few"));
-        Some(Transfer { from_far, to_far, content, base, volume, snapshot, force: picks[4] % 4 == 0 })
+        Some(Transfer { from_far, to_far, content, base, volume, snapshot, force: picks[4].is_multiple_of(4) })
     }
 
     fn transfer(&mut self, picks: [u16; 6], from_far: bool, to_far: bool) -> Step {
@@ -222,7 +149,7 @@ impl Run<'_> {
             return Ok(()); // What a unit holds of a block that is cut inside is not modelled.
         }
         let mut stream = self.sent(&transfer, picks[4] / 4)?;
-        let whole = picks[5] % 4 != 0;
+        let whole = !picks[5].is_multiple_of(4);
         if !whole {
             stream.truncate(stream.len() * usize::from(picks[5] / 4 % 1000) / 1000);
         }
@@ -243,9 +170,10 @@ impl Run<'_> {
 
     fn sent(&mut self, transfer: &Transfer, compressed: u16) -> Step<Vec<u8>> {
         let note = self.begin_call();
+        let position = self.open_disk().position();
         let disk = self.end_of(transfer.from_far).0;
         let volume = |content: &Content| disk.volume_at(&content.snapshot, &content.volume);
-        let compression = if compressed % 2 == 0 { Compression::None } else { Compression::Lz4 };
+        let compression = if compressed.is_multiple_of(2) { Compression::None } else { Compression::Lz4 };
         let mut stream = Vec::new();
         let sent = volume(&transfer.content).and_then(|content| {
             let base = transfer.base.as_ref().map(volume).transpose()?;
@@ -254,6 +182,7 @@ impl Run<'_> {
         sent.map_err(|error| self.refused("sending", error))?;
         if !transfer.from_far {
             self.model.flush(self.model.appended());
+            self.anchor = self.anchor.max(Some(position));
             self.end_call(note);
         }
         Ok(stream)

@@ -6,7 +6,7 @@ use super::{Erased, Fill, Geometry, Op, Script, ScriptId, ScriptOptions};
 use crate::enumerate::guarded;
 use crate::rng::{narrow, wide};
 use crate::run::Run;
-use crate::script::StreamDraw;
+use crate::script::{ScheduleDraw, StreamDraw};
 use crate::trace::{TraceOp, TracingMedium};
 use lode_media::Medium;
 use std::cmp::Ordering;
@@ -70,6 +70,7 @@ const SEQUENCES: u64 = CORE + CORE * CORE + CORE * CORE * CORE;
 
 /// Operations that were added later: [`LATER`] of them. Numbers of scripts without them stay what they were.
 fn later() -> Vec<Vec<Op>> {
+    let scheduled = |kind, picks| Op::Schedules(ScheduleDraw { kind, picks });
     let stream = |kind, picks| Op::Stream(StreamDraw { kind, picks });
     vec![
         vec![Op::Grow(2)],
@@ -81,10 +82,30 @@ fn later() -> Vec<Vec<Op>> {
             Op::TakeSnapshot(1, Some(0)),
             stream(9, [0, 1, 2, 1, 1, 1]),
         ],
+        vec![Op::Swap((0, 0), (0, 2 * BLOCK), 2 * BLOCK)],
+        // Over two volumes, parts of blocks.
+        vec![
+            Op::Create { volume: 1, bytes: 2 * BLOCK, block_bytes: 128, compressed: false },
+            Op::Swap((0, BLOCK - 9), (1, 60), 300),
+        ],
+        vec![Op::Recluster(0, 255)],
+        // Reserved, then everything else taken by others.
+        vec![
+            Op::Reserve(0, 4, 256),
+            Op::FillUp(0),
+            Op::Spend { reservation: 0, volume: 0, first: 0, blocks: 3, each: 2 },
+        ],
+        // One is kept: the second run takes one and deletes one.
+        vec![
+            scheduled(0, [0, 0, 0, 0]),
+            scheduled(5, [1, 1, 0, 0]),
+            Op::Write(0, 0, BLOCK, Fill::Noise),
+            scheduled(5, [1, 1, 0, 0]),
+        ],
     ]
 }
 
-const LATER: u64 = 2;
+const LATER: u64 = 7;
 
 /// The most operations of a sequence.
 const LENGTH: u32 = 3;

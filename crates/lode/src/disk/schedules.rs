@@ -7,6 +7,7 @@ use super::volumes::{LIST_RECORD, check_name};
 use super::{Core, Inner};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::records::{Form, ListMeta, ListState, NAME_BYTES_MAX, Record};
+use crate::planted::{self, Bug};
 use crate::types::{ListId, Lsn, len_u32, len_u64};
 
 /// When snapshots are taken, and how many are kept.
@@ -159,12 +160,14 @@ impl Inner {
             let name = format!("{}-{}", schedule.name, when(now));
             let options = SnapshotOptions { volumes: schedule.volumes.clone(), lists: schedule.lists, made: now };
             self.take_snapshot_by(&name, &options, meta.list)?;
+            crate::mark("schedule: snapshot taken");
             done.taken.push(name);
         }
         let own = self.taken_by(meta.list);
         let many = len_u64(own.len()).saturating_sub(schedule.keep);
         for (name, _) in own.into_iter().take(crate::types::index64(many)) {
             self.delete_snapshot(&name)?;
+            crate::mark("schedule: snapshot deleted");
             done.deleted.push(name);
         }
         Ok(())
@@ -174,7 +177,9 @@ impl Inner {
     fn taken_by(&self, schedule: ListId) -> Vec<(String, u64)> {
         let core = self.core.lock();
         let snapshots = core.state.versions.names.values().filter_map(|id| core.state.lists.get(&ListId(id.0)));
-        let own = snapshots.map(|list| &list.meta).filter(|snapshot| snapshot.cut == u64::from(schedule.0));
+        let anybody = planted::is(Bug::SchedulesDeleteAll);
+        let is_own = |snapshot: &&ListMeta| anybody || snapshot.cut == u64::from(schedule.0);
+        let own = snapshots.map(|list| &list.meta).filter(is_own);
         let mut own: Vec<_> = own.map(|snapshot| (snapshot.list, snapshot)).collect();
         own.sort_unstable_by_key(|(list, _)| *list);
         own.into_iter().map(|(_, snapshot)| (snapshot.name.clone(), snapshot.made)).collect()
