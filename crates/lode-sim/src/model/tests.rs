@@ -1,6 +1,6 @@
 //! The model, on cases small enough to see.
 
-use super::{Committed, Model};
+use super::{Committed, Model, Since};
 
 fn read(model: &Model, name: &str) -> Vec<u8> {
     let volume = model.volume(name).expect("the volume was made");
@@ -89,4 +89,64 @@ fn a_flush_narrows_what_a_crash_may_leave() {
     model.flush(1);
     model.write("v", 0, &[2]);
     assert_eq!(model.allowed(), 1..=3);
+}
+
+#[test]
+fn an_exchange_is_one_state() {
+    let mut model = Model::new();
+    model.create("v", 40, 8, false);
+    model.write("v", 0, &[1; 10]);
+    model.write("v", 20, &[2; 10]);
+    let before = model.appended();
+    model.swap(("v", 0), ("v", 20), 10);
+    assert_eq!(model.appended(), before + 1);
+    let mut found = [9; 40];
+    model.now().volumes["v"].read(0, &mut found);
+    assert_eq!((found[..10].to_vec(), found[10..20].to_vec()), (vec![2; 10], vec![0; 10]));
+    assert_eq!((found[20..30].to_vec(), found[30..].to_vec()), (vec![1; 10], vec![0; 10]));
+}
+
+#[test]
+fn what_came_in_a_stream_is_known_by_where_it_was_taken() {
+    let mut model = Model::new();
+    model.create("v", 40, 8, false);
+    model.write("v", 0, &[1; 40]);
+    model.take_snapshot("s", &[]);
+    let seen = std::sync::Arc::clone(&model.now().snapshots["s"]);
+    let identity = seen.identity("v", false).expect("it is of v");
+    let before = model.appended();
+    model.received("w", "t", &seen.volumes["v"], identity, 7);
+    assert_eq!(model.appended(), before + 1, "the volume and its snapshot come at one instant");
+    let base = std::sync::Arc::clone(model.base_of("w", identity, false).expect("it came with it"));
+    assert_eq!((base.made, model.since("w", &base)), (7, Since::Untouched));
+    model.write("w", 8, &[2; 8]);
+    assert_eq!(model.since("w", &base), Since::Changed);
+    model.write("w", 8, &[1; 8]);
+    assert_eq!(model.since("w", &base), Since::Perhaps);
+    // Taken here, of the same content: another one.
+    model.take_snapshot("u", &[]);
+    assert_ne!(model.now().snapshots["u"].identity("w", false), Some(identity));
+    assert!(model.base_of("v", identity, true).is_none(), "it was not taken on the other disk");
+}
+
+#[test]
+fn a_schedule_deletes_its_own_snapshots_only_and_each_by_itself() {
+    let mut model = Model::new();
+    model.create("v", 40, 8, false);
+    model.set_schedule("q", 10, 1, &["v".to_owned()]);
+    model.take_snapshot_at("q-5", &[], 5);
+    assert_eq!(model.run_schedules(100, |_| true).taken, ["q-100"]);
+    assert_eq!(model.run_schedules(105, |_| true).taken, [""; 0]);
+    let before = model.appended();
+    let stepped = model.run_schedules(110, |_| true);
+    assert_eq!((stepped.taken, stepped.deleted), (vec!["q-110".to_owned()], vec!["q-100".to_owned()]));
+    assert_eq!(model.appended(), before + 2);
+    model.take_snapshot_at("q-120", &[], 120);
+    assert_eq!(model.run_schedules(120, |_| true).exist, ["q-120"]);
+    assert_eq!(model.run_schedules(130, |_| false).lacking, ["q-130"]);
+    assert!(model.now().snapshots.contains_key("q-5") && model.now().snapshots.contains_key("q-120"));
+    // Of a volume that is gone nothing is taken.
+    model.delete("v");
+    model.create("v", 40, 8, false);
+    assert_eq!(model.run_schedules(200, |_| true).taken, [""; 0]);
 }

@@ -116,7 +116,14 @@ impl Drawn {
                 draw.push(Op::Reserve(number, wanted, u32::try_from(larger).expect("a block")));
             }
             3 => draw.push(Op::CancelReservation(number)),
-            4 if self.rng.percent(12) => draw.push(Op::FillUp(volume)),
+            4 if self.rng.percent(50) => {
+                // Others fill the disk, and what was reserved is there all the same.
+                let (first, most) = (self.rng.below(blocks), self.rng.between(1, 12));
+                draw.push(Op::Reserve(number, most + 1, u32::try_from(block).expect("a block")));
+                draw.push(Op::FillUp(volume));
+                let each = self.rng.between(1, most);
+                draw.push(Op::Spend { reservation: number, volume, first, blocks: most, each });
+            }
             _ => {
                 let (first, most) = (self.rng.below(blocks), self.rng.between(1, 12));
                 let each = self.rng.between(1, most);
