@@ -88,6 +88,18 @@ impl State {
         zones
     }
 
+    /// The zones in which the sections lie that a page of the directory names now.
+    pub fn zones_named_by(&self, page: u32) -> Vec<u32> {
+        let slots = self.shape.slots_per_page;
+        let first = index(page * slots);
+        let keys = self.directory.slots.iter().skip(first).take(index(slots)).flatten();
+        let objects = keys.filter_map(|key| self.meta(*key)).flat_map(SectionMeta::objects);
+        let mut zones: Vec<u32> = objects.flat_map(|object| object.copies().map(|(zone, _)| zone)).collect();
+        zones.sort_unstable();
+        zones.dedup();
+        zones
+    }
+
     /// The sections that lack a record below `before`, by where they lie: those of one zone are written one after the
     /// other, so that it holds nothing then, and can be freed in the middle of a checkpoint.
     fn lacking(&self, before: Lsn) -> Vec<SectionKey> {
@@ -385,10 +397,10 @@ impl Inner {
     /// Writes the pages of the directory that have changed; `within`: only as far as there is room.
     fn write_directory(&self, within: bool) -> Result<()> {
         loop {
-            let (number, (bytes, checksum)) = {
+            let (number, (bytes, checksum), named) = {
                 let mut core = self.core.lock();
                 let Some(number) = core.state.directory.dirty.pop_first() else { return Ok(()) };
-                (number, core.state.encode_directory_page(number))
+                (number, core.state.encode_directory_page(number), core.state.zones_named_by(number))
             };
             let written = self.write_objects(&[(&bytes, checksum)]);
             let mut core = self.core.lock();
@@ -407,6 +419,7 @@ impl Inner {
                 pages.resize(index(number) + 1, ObjectRef::default());
             }
             pages[index(number)] = refs.remove(0);
+            core.rooted.pages.insert(number, named);
         }
     }
 
@@ -457,7 +470,12 @@ impl Inner {
         };
         let (mut cursor, fresh, tables) = {
             let mut core = self.core.lock();
-            (core.cursor, core.writer.next_segment(), core.state.table_bytes())
+            let mut tables = core.state.table_bytes();
+            // A page that found no room is named as it was, with sections where they were.
+            for zone in core.state.directory.dirty.iter().filter_map(|page| core.rooted.pages.get(page)).flatten() {
+                tables.entry(*zone).or_default();
+            }
+            (core.cursor, core.writer.next_segment(), tables)
         };
         let latch = |error: Error| {
             self.core.lock().latch(&error);

@@ -55,6 +55,8 @@ pub(crate) struct Rooted {
     pub replay: Lsn,
     /// Bytes of tables in each zone that it names.
     pub tables: BTreeMap<u32, u64>,
+    /// In which zones each page of the directory names sections, as it was last written.
+    pub pages: BTreeMap<u32, Vec<u32>>,
 }
 
 /// Whether cleaning still gains, so that a pass that gains nothing ends (R28).

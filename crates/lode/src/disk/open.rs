@@ -437,6 +437,9 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         segments: root.segments.iter().map(|span| span.zone).collect(),
         replay: Lsn(root.root.replay_lsn),
         tables: core.state.table_bytes(),
+        pages: (0..crate::types::len_u32(core.state.directory.pages.len()))
+            .map(|number| (number, core.state.zones_named_by(number)))
+            .collect(),
     };
     for (zone, _) in core.rooted.tables.clone() {
         core.free.remove(&zone);
