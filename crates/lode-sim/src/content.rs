@@ -211,6 +211,7 @@ pub fn difference(disk: &Disk, state: &State) -> String {
         every: schedule.every,
         keep: schedule.keep,
         volumes: schedule.volumes_in(state),
+        lists: false,
     };
     let (found, right) = (disk.schedules(), state.schedules.iter().map(of_model).collect::<Vec<_>>());
     if found != right {

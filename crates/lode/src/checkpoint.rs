@@ -394,7 +394,8 @@ impl Inner {
         Ok(None)
     }
 
-    /// Writes the pages of the directory that have changed; `within`: only as far as there is room.
+    /// Writes the pages of the directory that have changed; `within`: only as far as there is room, or a zone to spare for
+    /// each stream. A page that is not written holds on to all that it names.
     fn write_directory(&self, within: bool) -> Result<()> {
         loop {
             let (number, (bytes, checksum), named) = {
@@ -408,7 +409,7 @@ impl Inner {
                 core.state.directory.dirty.insert(number);
                 drop(core);
                 match written? {
-                    Err(_) if within => return Ok(()),
+                    Err(_) if within && self.core.lock().spare_zones() < 2 => return Ok(()),
                     Err(room) => self.table_room(room)?,
                     Ok(_) => {}
                 }

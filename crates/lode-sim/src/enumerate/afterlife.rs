@@ -157,8 +157,11 @@ fn change_unit(disk: &Disk, model: &mut Model, unit: u32, salt: u64) -> lode::Re
     Ok(())
 }
 
-/// Receives a volume whose stream a crash has cut. What comes now is another one.
+/// Receives a volume whose stream a crash has cut. What comes now is another one, so what was kept must go.
 fn receive(disk: &Disk, model: &mut Model, name: &str) -> lode::Result<()> {
+    if disk.receives()?.iter().any(|kept| kept.volume == name) {
+        disk.drop_receive(name)?;
+    }
     let (stream, content) = small_stream();
     let snapshot = format!("again{}", model.now().snapshots.len());
     let options = ReceiveOptions { volume: Some(name.to_owned()), snapshot: Some(snapshot.clone()), force: false };

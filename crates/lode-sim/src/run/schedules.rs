@@ -35,7 +35,7 @@ impl Run<'_> {
         let volumes: Vec<String> = if few < there.len() { there[..few].to_vec() } else { Vec::new() };
         let (every, keep) = (SECOND * u64::from(1 + picks[1] % 5), u64::from(1 + picks[2] % 3));
         let note = self.begin_call();
-        let schedule = SnapshotSchedule { name: name.clone(), every, keep, volumes: volumes.clone() };
+        let schedule = SnapshotSchedule { name: name.clone(), every, keep, volumes: volumes.clone(), lists: false };
         let result = self.open_disk().set_schedule(&schedule);
         self.tolerable(result, "making a schedule", |model| model.set_schedule(&name, every, keep, &volumes))?;
         self.end_call(note);
@@ -69,7 +69,7 @@ impl Run<'_> {
             return Ok(());
         }
         let note = self.begin_call();
-        let result = self.open_disk().take_snapshot(&name, &SnapshotOptions { volumes: Vec::new(), made });
+        let result = self.open_disk().take_snapshot(&name, &SnapshotOptions { made, ..SnapshotOptions::default() });
         self.tolerable(result, "taking a snapshot", |model| model.take_snapshot_at(&name, &[], made))?;
         self.end_call(note);
         Ok(())

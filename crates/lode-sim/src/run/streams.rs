@@ -60,6 +60,34 @@ fn pick<T>(of: &[T], pick: u16) -> Option<&T> {
     of.get(usize::from(pick).checked_rem(of.len())?)
 }
 
+/// Receives a stream, with a barrier each so many bytes. Nothing is kept of others, and if it fails, of this.
+fn receive(
+    disk: &Disk,
+    stream: &[u8],
+    cut: Option<usize>,
+    each: u64,
+    options: &ReceiveOptions,
+) -> lode::Result<Received> {
+    let volume = options.volume.as_deref().unwrap_or_default();
+    let part = |stream: &[u8]| {
+        let mut receiver = disk.receiver(options)?;
+        receiver.barrier_each(each);
+        receiver.take_in(&mut &*stream, &mut |_, _| ())?;
+        receiver.commit()
+    };
+    // What a kill brought back.
+    let _ = disk.drop_receive(volume);
+    let received = match cut.map(|cut| part(&stream[..cut])) {
+        Some(Err(error)) if error.kind() != ErrorKind::Ended => Err(error),
+        Some(Ok(received)) => Ok(received),
+        _ => part(stream),
+    };
+    if received.is_err() {
+        let _ = disk.drop_receive(volume);
+    }
+    received
+}
+
 fn far_failed(what: &str, error: &Error) -> Stop {
     Stop::Finding(format!("on the other disk {what} was refused: {error} ({:?})", error.kind()))
 }
@@ -159,7 +187,10 @@ impl Run<'_> {
             snapshot: Some(transfer.snapshot.clone()),
             force: transfer.force,
         };
-        let result = self.end_of(to_far).0.receive(&mut stream.as_slice(), &options, &mut |_, _| ());
+        // Some are cut first, kept, and gone on with by the same stream.
+        let cut = (picks[5] % 4 == 1).then(|| stream.len() * usize::from(picks[5] / 4 % 1000) / 1000);
+        let disk = self.end_of(to_far).0;
+        let result = receive(disk, &stream, cut, 1 + u64::from(picks[4]) % 9000, &options);
         if to_far {
             return self.judge_far(&transfer, whole, result);
         }

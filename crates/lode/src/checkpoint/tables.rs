@@ -117,13 +117,12 @@ impl Inner {
     pub(super) fn gain_zones(&self, lacking: usize) -> Result<bool> {
         crate::mark("space: zones gained in the middle of a checkpoint");
         let before = self.core.lock().available();
-        // A page that finds no room holds on to all that it names: each stream may need another zone for them.
-        let within = self.core.lock().spare_zones() < 2;
-        self.write_directory(within)?;
+        self.write_directory(true)?;
         self.sync_and_root(false)?;
         self.free_dead_by_flush()?;
-        if !self.core.lock().state.directory.dirty.is_empty() && self.core.lock().spare_zones() >= 2 {
-            self.write_directory(false)?;
+        if !self.core.lock().state.directory.dirty.is_empty() {
+            // What was freed may be what the other pages lacked.
+            self.write_directory(true)?;
             self.sync_and_root(false)?;
             self.free_dead_by_flush()?;
         }

@@ -61,7 +61,7 @@ impl Inner {
             let Ok(mut blocks) = following(&core.state, &Staged::seen_by(at), block, window + 1) else { return };
             if blocks.len() > window {
                 let next = blocks.pop().expect("longer than the window");
-                ahead.expect(next, at, (window * 2).clamp(WINDOW_LEAST, most));
+                ahead.expect(next, at, (window * 2).max(WINDOW_LEAST).min(most));
             }
             if blocks.len() < 2 {
                 return;

@@ -94,7 +94,15 @@ fn reads_in_the_order_of_a_list_are_read_ahead() {
     let of_snapshot = tape.take_reads().len();
     assert!(of_snapshot < 100, "{of_snapshot} reads for 240 blocks of a snapshot");
     drop(disk);
-    // Without a cache there is nowhere to read ahead to.
+    // A small cache holds a small window; without one there is nowhere to read ahead to.
+    let disk = Disk::open(tape.clone(), &OpenOptions { cache_bytes: 64 << 10, ..quiet() }).unwrap();
+    let loose_too = disk.create_list(&ListOptions::default(), Place::Last).unwrap();
+    let blocks: Vec<BlockId> = insert(&disk, loose_too, 40);
+    blocks.iter().for_each(|block| drop(disk.write_block(*block, 0, &words(*block)).unwrap()));
+    disk.flush(Survive::Power).unwrap();
+    let order = disk.blocks(loose_too).unwrap();
+    assert!((15..30).contains(&read(&tape, &disk, &order).len()));
+    drop(disk);
     let disk = Disk::open(tape.clone(), &uncached()).unwrap();
     assert!(each.contains(&read(&tape, &disk, &of_loose).len()));
 }

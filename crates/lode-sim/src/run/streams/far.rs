@@ -73,7 +73,7 @@ impl Far {
     pub(super) fn take_snapshot(&mut self, at: usize) -> lode::Result<()> {
         let made = wide(at);
         let name = format!("far{at}");
-        self.disk.take_snapshot(&name, &SnapshotOptions { volumes: vec![SOURCE.to_owned()], made })?;
+        self.disk.take_snapshot(&name, &SnapshotOptions { volumes: vec![SOURCE.to_owned()], lists: false, made })?;
         self.model.take_snapshot_at(&name, &[SOURCE.to_owned()], made);
         let own: Vec<Content> = Content::of(&self.model).into_iter().filter(|own| own.volume == SOURCE).collect();
         if own.len() > 5 {
