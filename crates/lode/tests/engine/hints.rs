@@ -98,7 +98,9 @@ fn reads_in_the_order_of_a_list_are_read_ahead() {
     let disk = Disk::open(tape.clone(), &OpenOptions { cache_bytes: 64 << 10, ..quiet() }).unwrap();
     let loose_too = disk.create_list(&ListOptions::default(), Place::Last).unwrap();
     let blocks: Vec<BlockId> = insert(&disk, loose_too, 40);
-    blocks.iter().for_each(|block| drop(disk.write_block(*block, 0, &words(*block)).unwrap()));
+    for block in &blocks {
+        disk.write_block(*block, 0, &words(*block)).unwrap();
+    }
     disk.flush(Survive::Power).unwrap();
     let order = disk.blocks(loose_too).unwrap();
     assert!((15..30).contains(&read(&tape, &disk, &order).len()));
