@@ -3,7 +3,6 @@
 use crate::disk::Inner;
 use crate::disk::open::Disk;
 use crate::disk::options::{ListInfo, ListOptions};
-use crate::disk::ordered::number_in;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ordered::{self, Op, Owner, Place};
 use crate::types::{BlockId, Lsn, OrderedId, SnapshotId, index, len_u64};
@@ -108,10 +107,11 @@ impl Disk {
 
     /// Takes a block out of its list; what it holds is gone. Never searches. `NotFound`: it is not in this list.
     pub fn remove_block(&self, list: OrderedId, block: BlockId) -> Result<Lsn> {
-        let (_, number) = block.parts();
-        let shift = self.list(list)?.block_bytes.ilog2();
-        number_in(u8::try_from(shift).expect("at most 16"), Place::After(block))?;
-        self.change(Op::Remove { list: list.0, block: number }, |unit| unit.remove_block(list, block))
+        let inner = self.inner();
+        if !inner.lists_fit() {
+            return self.as_unit(|unit| unit.remove_block(list, block)).map(|((), lsn)| lsn);
+        }
+        inner.remove_block(list.0, block)
     }
 
     /// Moves the blocks from `first` to `last`, as they hang together, behind another block of the same or of another

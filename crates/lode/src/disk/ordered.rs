@@ -263,6 +263,16 @@ impl Inner {
         })
     }
 
+    /// Works on a full disk (P5).
+    pub fn remove_block(&self, list: u32, block: BlockId) -> Result<Lsn> {
+        let ((), lsn) = self.change_lists(Claim::Urgent, |core, on| {
+            let shift = on.staged.alive(&core.state, list)?.shift;
+            number_in(shift, Place::After(block))?;
+            Ok(on.staged.apply(&core.state, &Op::Remove { list, block: block.parts().1 })?)
+        })?;
+        Ok(lsn)
+    }
+
     /// An operation that makes nothing new. Works on a full disk (P5).
     pub fn change_list(&self, op: &Op) -> Result<Lsn> {
         let ((), lsn) = self.change_lists(Claim::Urgent, |core, on| Ok(on.staged.apply(&core.state, op)?))?;

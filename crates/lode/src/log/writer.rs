@@ -105,6 +105,8 @@ pub(crate) struct Writer {
     /// Zones that were opened and are not yet told to the owner.
     pub opened_zones: Vec<(u32, SegmentId)>,
     pool: Vec<AlignedBuffer>,
+    /// Memory of the last batch, and of the last segment, for the records of the next.
+    spare: (Vec<u8>, Vec<u8>),
     /// Bytes sealed and not yet appended.
     pub waiting_bytes: u64,
     /// Bytes sealed since opening.
@@ -148,6 +150,7 @@ impl Writer {
             sealed_zones: Vec::new(),
             opened_zones: Vec::new(),
             pool: Vec::new(),
+            spare: Default::default(),
             waiting_bytes: 0,
             bytes: 0,
             wants_sync: false,
@@ -214,7 +217,8 @@ impl Writer {
             "W4: {data} bytes of data and {records} of records do not fit in an empty batch"
         );
         let buffer = self.buffer();
-        self.open = Some(Open { buffer, data: 0, records: Vec::with_capacity(4096), count: 0, first_lsn: self.lsn });
+        let records = std::mem::take(&mut self.spare.0);
+        self.open = Some(Open { buffer, data: 0, records, count: 0, first_lsn: self.lsn });
         Ok(())
     }
 
@@ -235,7 +239,7 @@ impl Writer {
             offset: 0,
         });
         self.opened_zones.push((zone, id));
-        self.segment = Some(Segment { zone, id, offset: 0, entries: Vec::new() });
+        self.segment = Some(Segment { zone, id, offset: 0, entries: std::mem::take(&mut self.spare.1) });
     }
 
     /// Copies stored bytes into the open batch and says where they lie now (W1). Room was made before.
@@ -294,6 +298,7 @@ impl Writer {
     pub fn seal(&mut self, continues: bool) {
         let Some(mut open) = self.open.take() else { return };
         if open.count == 0 {
+            self.spare.0 = open.records;
             self.give_back(open.buffer);
             return;
         }
@@ -335,6 +340,8 @@ impl Writer {
         }
         .push_to(&mut segment.entries);
         segment.entries.extend_from_slice(&open.records);
+        open.records.clear();
+        self.spare.0 = open.records;
         self.push(&segment, total, open.buffer, (!continues).then_some(self.lsn));
         segment.offset += total;
         self.segment = Some(segment);
@@ -352,7 +359,7 @@ impl Writer {
 
     /// Ends the segment with its footer, which reaches to the end of the zone (R12).
     fn seal_segment(&mut self, continues: bool) {
-        let Some(segment) = self.segment.take() else { return };
+        let Some(mut segment) = self.segment.take() else { return };
         let total = self.shape.zone_bytes - segment.offset;
         let records = len_u32(segment.entries.len());
         let flags = if continues { FLAG_CONTINUES } else { 0 };
@@ -385,6 +392,8 @@ impl Writer {
         trailer.encode(&mut buffer[index(total) - Trailer::SIZE..]);
         self.push(&segment, total, buffer, (!continues).then_some(self.lsn));
         self.sealed_zones.push((segment.zone, self.lsn));
+        segment.entries.clear();
+        self.spare.1 = segment.entries;
         self.wants_sync |= self.bytes - self.sync_begun >= self.sync_every;
     }
 
