@@ -28,6 +28,8 @@ pub(super) struct UnitLists {
     view: Staged,
     /// How often lists had been changed when `view` was made; `None`: it must be made anew.
     seen: Option<u64>,
+    /// The list that was asked for last, and the size of its blocks: that stays while the unit is open (R4).
+    last: Option<(OrderedId, u8)>,
     /// Numbers that are the unit's alone until it ends.
     pub taken: Vec<(ListId, u32)>,
     /// Space that was promised for its rows.
@@ -234,10 +236,22 @@ impl Unit {
         self.on_lists(false, |core, lists| lists.view.alive(&core.state, list.0))
     }
 
+    /// The size of a list's blocks. Whether it is still there is for the operation to ask.
+    fn shift(&mut self, list: OrderedId) -> Result<u8> {
+        match self.ordered.as_ref().and_then(|lists| lists.last) {
+            Some((last, shift)) if last == list => Ok(shift),
+            _ => {
+                let shift = self.attributes(list)?.shift;
+                self.ordered.get_or_insert_default().last = Some((list, shift));
+                Ok(shift)
+            }
+        }
+    }
+
     /// Puts a new block into a list. It reads as zeros until it is written. `NotFound`, `Full`.
     pub fn insert_block(&mut self, list: OrderedId, place: Place<BlockId>) -> Result<BlockId> {
         self.alive()?;
-        let shift = self.attributes(list)?.shift;
+        let shift = self.shift(list)?;
         let place = number_in(shift, place)?;
         let block = self.new_number(|state| state.tables.pool(shift).unwrap_or_default().table)?;
         self.do_op(Op::Insert { list: list.0, place, block }, 4, 1)?;
@@ -246,7 +260,7 @@ impl Unit {
 
     /// Takes a block out of its list; what it holds is gone. `NotFound`: it is not in this list.
     pub fn remove_block(&mut self, list: OrderedId, block: BlockId) -> Result<()> {
-        let shift = self.attributes(list)?.shift;
+        let shift = self.shift(list)?;
         let Place::After(number) = number_in(shift, Place::After(block))? else { unreachable!("it stays one") };
         self.do_op(Op::Remove { list: list.0, block: number }, 6, 0)?;
         let pool = self.disk.core.lock().state.tables.pool(shift).unwrap_or_default();
