@@ -20,7 +20,7 @@ SCRIPTS_MIN = 500
 FAULT_RUNS_MIN = 4000
 CONCURRENT_RUNS_MIN = 400
 HISTORIES_MIN = 2000
-CRASHES_SECONDS_MAX = 360
+CRASHES_SECONDS_MAX = 600
 
 .DEFAULT_GOAL = help
 .PHONY: help setup demo test unit-tests planted explore crashes check bench torture fuzz
