@@ -1,14 +1,18 @@
-//! What has to be done at its time while a disk is served, which has no clock itself: leases of units end, and schedules
-//! of snapshots are kept.
+//! What has to be done at its time while a disk is served, which has no clock itself: leases of units end, schedules
+//! of snapshots are kept, and what lies scattered is brought together when nobody works.
 
 use crate::text;
-use lode::{Disk, Result};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use lode::{Disk, ErrorKind, Result, Survive};
+use std::ops::ControlFlow;
+use std::sync::mpsc::{RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 /// How often it looks.
 const LOOK: Duration = Duration::from_secs(2);
+
+/// So many looks in a row find nobody at work before the layout is improved.
+const IDLE_LOOKS: u32 = 5;
 
 /// The thread that looks.
 pub struct Chores {
@@ -29,15 +33,69 @@ fn look(disk: &Disk, now: u64) -> String {
     leases.into_iter().chain(schedules).collect::<Vec<_>>().join("; ")
 }
 
+/// Brings together what lies scattered when nobody works (*The Logical Disk*, section 3.6: the reorganizer).
+#[derive(Default)]
+struct Reorganizer {
+    /// What users had done at the last look.
+    seen: (u64, u64),
+    /// Looks since then.
+    idle: u32,
+    /// All of it was looked through since then.
+    done: bool,
+}
+
+impl Reorganizer {
+    /// What users have done so far.
+    fn activity(disk: &Disk) -> (u64, u64) {
+        let counters = disk.counters();
+        (counters.user_bytes, counters.reads)
+    }
+
+    /// A look. Ends its work as soon as somebody does something, or `stopped` says so.
+    fn look(&mut self, disk: &Disk, stopped: impl Fn() -> bool) -> Result<()> {
+        let now = Self::activity(disk);
+        if now != self.seen {
+            *self = Reorganizer { seen: now, ..Reorganizer::default() };
+            return Ok(());
+        }
+        self.idle = self.idle.saturating_add(1);
+        if self.done || self.idle < IDLE_LOOKS {
+            return Ok(());
+        }
+        let mut wanted = true;
+        for name in disk.volume_names() {
+            let step = &mut |_, _| {
+                wanted = !stopped() && Self::activity(disk) == now;
+                if wanted { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            };
+            match disk.recluster(&name, step) {
+                // Deleted meanwhile; or there is no room for it, which is no trouble.
+                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Full) => {}
+                done => drop(done?),
+            }
+            if !wanted {
+                return Ok(());
+            }
+        }
+        self.done = true;
+        disk.flush(Survive::Power).map(drop)
+    }
+}
+
 impl Chores {
     /// Looks now and then, unless the disk is open for reading only.
-    pub fn start(disk: &Disk, read_only: bool) -> Chores {
+    pub fn start(disk: &Disk, read_only: bool, reorganize: bool) -> Chores {
         let (stop, stopped) = channel();
         let disk = disk.clone();
+        let mut reorganizer = reorganize.then(Reorganizer::default);
         let looking = move || {
             let mut told = String::new();
             while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-                let words = look(&disk, crate::now());
+                let mut words = look(&disk, crate::now());
+                let ended = || stopped.try_recv() == Err(TryRecvError::Disconnected);
+                if let Some(Err(error)) = reorganizer.as_mut().map(|reorganizer| reorganizer.look(&disk, ended)) {
+                    words.push_str(&format!("; reorganizing: {error}"));
+                }
                 // What goes on failing is told once.
                 if words != told && !words.is_empty() {
                     eprintln!("lode: {}", text::safe(&words));
@@ -61,8 +119,10 @@ impl Chores {
 
 #[cfg(test)]
 mod tests {
-    use super::look;
-    use lode::{Disk, FormatOptions, OpenOptions, SnapshotSchedule, UnitLabel, UnitOptions, VolumeOptions};
+    use super::{IDLE_LOOKS, Reorganizer, look};
+    use lode::{
+        Compression, Disk, FormatOptions, OpenOptions, SnapshotSchedule, UnitLabel, UnitOptions, VolumeOptions,
+    };
     use lode_media::fault::{FaultMedium, FaultPlan, FaultPoint, Lasting};
     use lode_media::{ErrorKind, Geometry, ram::RamMedium};
     use std::sync::Arc;
@@ -91,5 +151,42 @@ mod tests {
         medium.heal();
         assert_eq!(look(&disk, 1 << 40), "");
         assert!(disk.units().expect("they are readable").is_empty());
+    }
+
+    /// LD-35: it runs only when nobody works, and ends when somebody does.
+    #[test]
+    fn what_lies_scattered_is_brought_together_when_nobody_works() {
+        let geometry = Geometry { zones: 160, zone_bytes: 1 << 20, append_align: 4096, devices: 1 };
+        let medium = Arc::new(RamMedium::new(geometry));
+        Disk::format(medium.clone(), &FormatOptions { disk_id: 8 }).expect("it is formatted");
+        let options = OpenOptions { background: false, ..OpenOptions::default() };
+        let disk = Disk::open(medium, &options).expect("it opens");
+        let size = VolumeOptions { bytes: 32 << 20, block_bytes: 4096, compression: Compression::None };
+        let data = disk.create_volume("data", &size).expect("there is room");
+        let blocks = size.bytes / 4096;
+        for n in 0..blocks {
+            data.write_at(n * 4099 % blocks * 4096, &[1; 4096]).expect("there is room");
+        }
+        let scattered = || disk.stretches("data").expect("it is there");
+        let before = scattered();
+        let mut reorganizer = Reorganizer::default();
+        let mut looks = |count, stopped: &dyn Fn() -> bool| {
+            for _ in 0..count {
+                reorganizer.look(&disk, stopped).expect("there is room");
+            }
+        };
+        // Somebody works all the time.
+        for _ in 0..3 * IDLE_LOOKS {
+            looks(1, &|| false);
+            data.read_at(0, &mut [0; 512]).expect("it is there");
+        }
+        looks(IDLE_LOOKS - 1, &|| false);
+        assert_eq!(scattered(), before);
+        // Somebody comes when the first piece is done.
+        looks(2, &|| data.read_at(0, &mut [0; 512]).is_err());
+        let between = scattered();
+        assert!(between < before && between > before / 3, "{before} stretches, then {between}");
+        looks(1 + IDLE_LOOKS, &|| false);
+        assert!(scattered() < before / 50, "{before} stretches, then {}", scattered());
     }
 }

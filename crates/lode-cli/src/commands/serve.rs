@@ -52,6 +52,9 @@ When little space is left, a line on standard error says so before any write is 
 could be dropped; and again when there is more. NBD has no words for that: a client hears only the
 refusal.
 
+With --reorganize, once nobody has read or written for ten seconds, blocks that were overwritten at
+random are brought together again (as by `lode recluster`), in pieces of 16 MiB, until somebody does.
+
 With --discard the image takes about what is stored in it, and zones are written out again before
 they are used. If somebody else has taken the space by then, writes of new data are refused as if
 the disk were full.";
@@ -78,6 +81,9 @@ pub struct Arguments {
     /// Give the space of what is free in the disk back to the file system or the device below
     #[arg(long, conflicts_with = "read_only")]
     discard: bool,
+    /// When nobody works, put the blocks of volumes next to each other that lie scattered
+    #[arg(long, conflicts_with = "read_only")]
+    reorganize: bool,
     /// Warn when less than this part of the space is free, in percent; 0: never
     #[arg(long, value_name = "PERCENT", default_value_t = OpenOptions::default().low_percent,
         value_parser = clap::value_parser!(u8).range(0..=100))]
@@ -105,7 +111,7 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
         let shelf = Arc::new(Shelf::default());
         let server = start(arguments, disk, &shelf)?;
         let control = Control::start(&arguments.disk, disk, &shelf);
-        let chores = Chores::start(disk, arguments.read_only);
+        let chores = Chores::start(disk, arguments.read_only, arguments.reorganize);
         output::print(&greeting(arguments, disk, server.address(), opened, &control)?)?;
         // The iterator ends only when its handle is closed, which nobody does.
         let _ = signals.forever().next();

@@ -47,10 +47,10 @@ impl Inner {
             let piece = index(len_u32(crate::types::index64(PIECE / u64::from(block_bytes)))).max(1);
             for piece in blocks.chunks(piece) {
                 moved += self.bring_together(list, piece)?;
-            }
-            let done = (u64::from(number) + 1) << self.shape.section_blocks_shift();
-            if progress(done.saturating_mul(block_bytes.into()).min(bytes), bytes).is_break() {
-                break;
+                let done = piece.last().map_or(0, |(block, ..)| block + 1);
+                if progress(done.saturating_mul(block_bytes.into()).min(bytes), bytes).is_break() {
+                    return Ok(moved);
+                }
             }
         }
         Ok(moved)

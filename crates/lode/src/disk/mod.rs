@@ -193,6 +193,8 @@ pub(crate) struct Inner {
     pub large: Mutex<()>,
     pub cache: Option<read::Cache>,
     pub ahead: Mutex<ahead::Ahead>,
+    /// Reads of committed blocks, counted so that somebody can tell whether anybody works.
+    pub reads: AtomicU64,
     pub next_unit: AtomicU64,
     pub generations: numbers::Generations,
     /// Units with a label or a barrier.

@@ -315,8 +315,9 @@ impl Disk {
 
     /// What happened since the disk was opened.
     pub fn counters(&self) -> Counters {
+        let reads = self.inner.reads.load(crate::sync::Ordering::Relaxed);
         let core = self.inner.core.lock();
-        Counters { tables_bytes: core.state.memory(), ..core.counters }
+        Counters { tables_bytes: core.state.memory(), reads, ..core.counters }
     }
 
     /// One bounded step of checkpointing, freeing or cleaning, for disks without threads. False: nothing to do.
@@ -451,6 +452,7 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         disk,
         cache: read::cache(options.cache_bytes),
         ahead: crate::sync::Mutex::default(),
+        reads: crate::sync::AtomicU64::new(0),
         damaged: damage,
         core: Mutex::new(core),
         progress: Condvar::new(),

@@ -292,6 +292,8 @@ pub struct SnapshotInfo {
 pub struct Counters {
     /// Bytes that users wrote.
     pub user_bytes: u64,
+    /// Reads of committed blocks.
+    pub reads: u64,
     /// Bytes appended to the record stream.
     pub log_bytes: u64,
     /// Bytes appended by the cleaner.

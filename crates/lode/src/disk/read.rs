@@ -11,7 +11,7 @@ use crate::format::crc;
 use crate::log::writer::{Sealed, Waiting};
 use crate::planted::{self, Bug};
 use crate::state::{ColdLeaf, State};
-use crate::sync::MutexGuard;
+use crate::sync::{MutexGuard, Ordering};
 use crate::types::{Kind, ListId, Location, SnapshotId, index, index64, len_u64};
 use lode_media::{Position, ReadRequest, ZoneId};
 use smallvec::SmallVec;
@@ -95,6 +95,7 @@ impl Inner {
         into: &mut [u8],
         has: impl Fn(u64) -> bool,
     ) -> Result<()> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
         if into.len() == index(block_bytes)
             && !has(first)
             && let Some(done) = self.read_one(of, first, into)
