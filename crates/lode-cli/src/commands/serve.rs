@@ -53,7 +53,8 @@ could be dropped; and again when there is more. NBD has no words for that: a cli
 refusal.
 
 With --reorganize, once nobody has read or written for ten seconds, blocks that were overwritten at
-random are brought together again (as by `lode recluster`), in pieces of 16 MiB, until somebody does.
+random are brought together again (as by `lode recluster`), in pieces of 16 MiB, until somebody
+does.
 
 With --discard the image takes about what is stored in it, and zones are written out again before
 they are used. If somebody else has taken the space by then, writes of new data are refused as if
