@@ -29,6 +29,7 @@ mod rulings;
 mod schedules;
 mod sizes;
 mod snapshots;
+mod store;
 mod streams;
 mod tape;
 mod units;
