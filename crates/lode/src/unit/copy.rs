@@ -36,6 +36,14 @@ pub struct UnitCopy {
 /// How far it is, in bytes, of how many; and whether it is still wanted.
 pub(crate) type Wanted<'a> = &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>;
 
+/// What is not there any more was changed by others.
+fn conflict(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::NotFound => Error::new(ErrorKind::Conflict, error.to_string()),
+        _ => error,
+    }
+}
+
 impl Unit {
     /// See `Unit::copy`.
     pub(crate) fn copy_as(&mut self, label: Barrier, progress: Wanted<'_>) -> Result<Option<UnitCopy>> {
@@ -64,10 +72,7 @@ impl Unit {
         let ReadSet { blocks, lists } = &*self.read.lock();
         *into.read.lock() = ReadSet { blocks: blocks.clone(), lists: *lists };
         if let Some(ordered) = &self.ordered {
-            copy.replay(&ordered.log).map_err(|error| match error.kind() {
-                ErrorKind::NotFound => Error::new(ErrorKind::Conflict, error.to_string()),
-                _ => error,
-            })?;
+            copy.replay(&ordered.log).map_err(conflict)?;
         }
         for (list, shadow) in self.lists.iter() {
             let into = copy.unit.lists.of(list);
@@ -206,7 +211,11 @@ impl UnitCopy {
         let shift = u8::try_from(size.ilog2()).expect("at most 16");
         for (block, bytes) in run.iter().zip(bytes.chunks(size)) {
             let block = self.block(BlockId::new(shift, low_u32(*block)));
-            self.unit.write_block(block, 0, bytes)?;
+            match self.unit.write_block(block, 0, bytes) {
+                // The commit would drop it, too.
+                Err(error) if error.kind() == ErrorKind::NotFound && self.unit.has_deleted(block)? => {}
+                written => written.map_err(conflict)?,
+            }
         }
         Ok(())
     }

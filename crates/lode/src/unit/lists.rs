@@ -227,6 +227,16 @@ impl Unit {
         self.do_op(Op::Delete { list: list.0 }, 6, 0)
     }
 
+    /// Whether the block was in a list that the unit has deleted.
+    pub(super) fn has_deleted(&mut self, block: BlockId) -> Result<bool> {
+        self.on_lists(false, |core, lists| {
+            let (shift, number) = block.parts();
+            let table = core.state.tables.pool(shift).unwrap_or_default().table;
+            let row = Chain::row_of(&core.state, table, number);
+            Ok(lists.deleted().contains(&lists.view.get(&core.state, row)?.value))
+        })
+    }
+
     /// Moves a list to another place in the order of lists.
     pub fn move_list(&mut self, list: OrderedId, place: Place<OrderedId>) -> Result<()> {
         self.do_op(Op::MoveList { list: list.0, place: place.map(|list| list.0) }, 6, 0)

@@ -193,6 +193,33 @@ fn ordered_lists_of_a_unit_are_made_again_in_its_copy() {
     sound(medium, disk);
 }
 
+/// What a unit wrote into blocks of a list that it deleted is nothing to its copy.
+#[test]
+fn a_list_that_the_unit_deleted_after_writing_is_deleted_in_its_copy() {
+    for with_barrier in [false, true] {
+        let (medium, disk, volume) = made(16);
+        let small = ListOptions { block_bytes: 512, ..ListOptions::default() };
+        let old = disk.create_list(&small, Place::Last).unwrap();
+        let block = disk.insert_block(old, Place::Last).unwrap();
+        let mut unit = begin(&disk, "one", &UnitOptions::default());
+        unit.write_block(block, 0, &[3; 512]).unwrap();
+        let list = unit.create_list(&small, Place::First).unwrap();
+        let fresh = unit.insert_block(list, Place::First).unwrap();
+        unit.write_block(fresh, 0, &[1; 512]).unwrap();
+        if with_barrier {
+            unit.barrier(b"").unwrap();
+        }
+        unit.delete_list(list).unwrap();
+        unit.delete_list(old).unwrap();
+        let copied = copy(&mut unit, "two");
+        unit.abort();
+        copied.unit.commit().unwrap();
+        assert_eq!(disk.lists().unwrap(), []);
+        drop(volume);
+        sound(medium, disk);
+    }
+}
+
 /// P5: what does not fit, or is not wanted any more, leaves nothing behind.
 #[test]
 fn a_copy_that_fails_leaves_nothing() {
