@@ -4,7 +4,7 @@ use super::volume::{Compress, block_size, change};
 use crate::failure::{Code, Failure, Result};
 use crate::{image, output, session, size, text};
 use clap::{Args, Subcommand};
-use lode::{BlockId, Disk, ListInfo, ListOptions, OrderedId, Place};
+use lode::{BlockId, Disk, ErrorKind, ListInfo, ListOptions, OrderedId, Place};
 use serde::Serialize;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -182,6 +182,18 @@ fn append(disk: &Disk, list: OrderedId, path: &Path) -> Result<()> {
 struct Seen<'a>(Option<&'a str>);
 
 impl Seen<'_> {
+    /// What is in no snapshot would look like lists that are no more.
+    fn check(self, disk: &Disk) -> Result<()> {
+        let Some(name) = self.0 else { return Ok(()) };
+        match disk.snapshots().into_iter().find(|snapshot| snapshot.name == name) {
+            Some(found) if !found.lists => {
+                let words = format!("snapshot {} has no ordered lists in it", text::safe(name));
+                Err(Failure::new(Code::NotFound, words))
+            }
+            _ => Ok(()), // One that is not there is told by whoever looks into it.
+        }
+    }
+
     fn lists(self, disk: &Disk) -> lode::Result<Vec<OrderedId>> {
         self.0.map_or_else(|| disk.lists(), |snapshot| disk.lists_at(snapshot))
     }
@@ -214,11 +226,16 @@ struct Listed {
 
 fn show(path: &Path, seen: Seen<'_>, json: bool) -> Result<Code> {
     let lists = image::closing(image::open_read_only(path)?, |disk| {
+        seen.check(disk)?;
         let mut lists = Vec::new();
         for list in seen.lists(disk)? {
-            let info = seen.list(disk, list)?;
+            let found = seen.list(disk, list).and_then(|info| Ok((info, seen.blocks(disk, list)?.len())));
+            let (info, blocks) = match found {
+                // Somebody deleted it meanwhile.
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                found => found?,
+            };
             let compression = super::volume::compression_name(info.compression);
-            let blocks = seen.blocks(disk, list)?.len();
             let ListInfo { block_bytes, cluster, near, .. } = info;
             lists.push(Listed { list: list.0, block_bytes, compression, cluster, near, blocks });
         }
@@ -239,7 +256,10 @@ fn show(path: &Path, seen: Seen<'_>, json: bool) -> Result<Code> {
 }
 
 fn blocks(path: &Path, list: OrderedId, seen: Seen<'_>, json: bool) -> Result<Code> {
-    let blocks = image::closing(image::open_read_only(path)?, |disk| Ok(seen.blocks(disk, list)?))?;
+    let blocks = image::closing(image::open_read_only(path)?, |disk| {
+        seen.check(disk)?;
+        Ok(seen.blocks(disk, list)?)
+    })?;
     let numbers: Vec<u64> = blocks.into_iter().map(|BlockId(block)| block).collect();
     if json {
         output::json(&numbers)?;
@@ -252,6 +272,7 @@ fn blocks(path: &Path, list: OrderedId, seen: Seen<'_>, json: bool) -> Result<Co
 
 fn read(path: &Path, list: OrderedId, seen: Seen<'_>) -> Result<Code> {
     image::closing(image::open_read_only(path)?, |disk| {
+        seen.check(disk)?;
         let size = usize::try_from(seen.list(disk, list)?.block_bytes).expect("at most 64 KiB");
         let mut out = session::stdout();
         let mut bytes = vec![0; size];

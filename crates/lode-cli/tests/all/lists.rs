@@ -31,6 +31,13 @@ fn lists_are_made_filled_moved_and_deleted() {
     assert_eq!(seen.stdout, std::fs::read(&file).unwrap().repeat(2));
     assert_eq!(json(lode(&["list", "show", "--json", "--snapshot", "before"]).arg(&disk)).as_array().unwrap().len(), 3);
     assert!(bad(lode(&["list", "show", "--snapshot", "none"]).arg(&disk), 3).contains("no snapshot named none"));
+    good(lode(&["volume", "create", "--size", "1MiB"]).arg(&disk).arg("data"));
+    good(lode(&["snapshot", "create", "--volume", "data"]).arg(&disk).arg("data-only"));
+    for asked in [&["list", "show"][..], &["list", "blocks"], &["list", "read"]] {
+        let number = ["1"].iter().filter(|_| asked[1] != "show");
+        let refused = bad(lode(asked).args(["--snapshot", "data-only"]).arg(&disk).args(number), 3);
+        assert!(refused.contains("snapshot data-only has no ordered lists in it"), "{refused}");
+    }
     good(lode(&["list", "create", "--near", "--no-cluster", "--after", "1"]).arg(&disk));
     let shown = &order()[2];
     assert_eq!((&shown["near"], &shown["cluster"]), (&serde_json::json!(true), &serde_json::json!(false)));
