@@ -98,6 +98,10 @@ fn clones_live_until_they_are_merged_or_dropped() {
     good(&mut on(&disk, &["clone", "drop"], &["again"]));
     good(&mut on(&disk, &["clone", "merge"], &["keep"]));
     good(&mut on(&disk, &["clone", "drop"], &["lose"]));
+    // A unit that asks for conflicts is none.
+    good(&mut on(&disk, &["unit", "begin"], &["careful", "--conflicts", "read"]));
+    assert!(bad(&mut on(&disk, &["clone", "drop"], &["careful"]), 2).contains("found a unit (lode unit abort)"));
+    good(&mut on(&disk, &["unit", "abort"], &["careful"]));
     let out = scratch.path("out");
     good(&mut on(&disk, &["export"], &["data", out.to_str().unwrap()]));
     let bytes = std::fs::read(&out).unwrap();

@@ -64,6 +64,8 @@ pub(crate) struct Entry {
     /// Its list; zero: it has no barrier.
     pub list: ListId,
     pub cookie: Vec<u8>,
+    /// It sees one instant. Of a dormant unit only its image says so.
+    pub frozen: bool,
     /// A unit that nobody has in hand.
     pub kept: Option<Box<Unit>>,
     /// It is as its last barrier left it.
@@ -200,7 +202,7 @@ impl Inner {
         let Some(entry) = registry.get_mut(&unit) else { return Ok(()) };
         let Some(held) = &mut entry.dormant else { return Ok(()) };
         match image {
-            Ok((cookie, until)) => (entry.cookie, entry.until, held.learned) = (cookie, until, true),
+            Ok(told) => ((entry.cookie, entry.until, entry.frozen), held.learned) = (told, true),
             Err(error) => return Err(error),
         }
         Ok(())
@@ -281,12 +283,14 @@ impl Inner {
                 has_barrier: list != ListId(0),
                 damage: entry.dormant.as_ref().and_then(|held| held.damage.clone()).or(unread),
             };
+            let frozen = entry.frozen;
             drop(registry);
             let shadows: Vec<(ListId, u32)> = {
                 let core = self.core.lock();
                 let snapshot = core.state.lists.get(&list).map(|list| ListId(list.meta.snapshot.0));
                 let snapshot = snapshot.and_then(|snapshot| core.state.lists.get(&snapshot));
-                info.snapshot = snapshot.map(|snapshot| snapshot.meta.name.clone());
+                // Else it is there for conflicts alone.
+                info.snapshot = snapshot.filter(|_| frozen).map(|snapshot| snapshot.meta.name.clone());
                 let shadows = core.state.versions.shadows_of(unit);
                 shadows.filter_map(|(_, own)| Some((own, core.state.lists.get(&own)?.meta.block_bytes()))).collect()
             };
@@ -321,7 +325,7 @@ impl Inner {
         let revived = Unit::revive(self, unit, list, &mut held);
         if let Some(entry) = self.units.lock().get_mut(&unit) {
             match &revived {
-                Ok(unit) => (entry.cookie, entry.until) = unit.told(),
+                Ok(unit) => (entry.cookie, entry.until, entry.frozen) = unit.told(),
                 Err(_) => entry.dormant = Some(held),
             }
         }

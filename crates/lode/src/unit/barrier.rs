@@ -156,6 +156,7 @@ impl Unit {
             }
         }
         let entry = Entry::of(barrier);
+        let entry = Entry { frozen: self.sees().is_some(), ..entry };
         self.disk.units.lock().insert(self.id, entry);
         Ok(lsn)
     }
@@ -166,8 +167,9 @@ impl Unit {
     }
 
     /// What its entry among the open units says of its last barrier.
-    pub(crate) fn told(&self) -> (Vec<u8>, u64) {
-        (self.cookie().to_vec(), self.barrier.as_ref().map_or(0, |barrier| barrier.until))
+    pub(crate) fn told(&self) -> (Vec<u8>, u64, bool) {
+        let until = self.barrier.as_ref().map_or(0, |barrier| barrier.until);
+        (self.cookie().to_vec(), until, self.sees().is_some())
     }
 
     /// The name by which it is taken up again.

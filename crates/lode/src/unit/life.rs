@@ -43,7 +43,7 @@ impl Unit {
                 format!("there is an open unit with the label {} already", barrier.label),
             ));
         }
-        registry.insert(self.id, Entry::of(&barrier));
+        registry.insert(self.id, Entry { frozen: self.sees().is_some(), ..Entry::of(&barrier) });
         drop(registry);
         self.barrier = Some(Box::new(barrier));
         Ok(())

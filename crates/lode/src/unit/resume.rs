@@ -5,6 +5,7 @@ use super::image::{self, Image};
 use super::shadow::Shadows;
 use super::{Reserved, Unit};
 use crate::disk::Inner;
+use crate::disk::options::UnitView;
 use crate::disk::read::View;
 use crate::disk::units::{Dormant, shadow_blocks};
 use crate::error::{Error, Result};
@@ -15,10 +16,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Unit {
-    /// The cookie that an image has, and until when its unit is kept.
-    pub(crate) fn read_image(id: UnitId, bytes: &[u8]) -> Result<(Vec<u8>, u64)> {
+    /// The cookie that an image has, until when its unit is kept, and whether it sees one instant.
+    pub(crate) fn read_image(id: UnitId, bytes: &[u8]) -> Result<(Vec<u8>, u64, bool)> {
         let image = decoded(id, bytes)?;
-        Ok((image.cookie, image.until))
+        Ok((image.cookie, image.until, image.options.view == UnitView::Frozen))
     }
 
     /// A unit as its last barrier left it.

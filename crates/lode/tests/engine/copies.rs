@@ -220,6 +220,29 @@ fn a_list_that_the_unit_deleted_after_writing_is_deleted_in_its_copy() {
     }
 }
 
+/// A unit that asks for conflicts has a view of its own for them, but sees what is committed now.
+#[test]
+fn only_a_unit_that_sees_one_instant_is_told_to_see_one() {
+    let (medium, mut disk, volume) = made(16);
+    disk.take_snapshot("monday", &SnapshotOptions::default()).unwrap();
+    let asks = |view, conflicts| UnitOptions { view, conflicts };
+    drop(begin(&disk, "asks", &asks(UnitView::Moving, UnitConflicts::Read)));
+    drop(begin(&disk, "frozen", &asks(UnitView::Frozen, UnitConflicts::Allowed)));
+    let of_monday = UnitLabel { snapshot: Some("monday".to_owned()), ..label("clone") };
+    drop(disk.begin_labelled(&of_monday, &UnitOptions::default()).unwrap());
+    let seen = |disk: &Disk| disk.units().unwrap().into_iter().map(|unit| unit.snapshot).collect::<Vec<_>>();
+    drop(volume);
+    for turn in 0..3 {
+        for name in ["asks", "frozen", "clone"].iter().filter(|_| turn != 1) {
+            disk.resume(name).unwrap().barrier(b"").unwrap();
+        }
+        assert_eq!(seen(&disk), [None, Some(String::new()), Some("monday".to_owned())], "{turn}");
+        disk.flush(Survive::Power).unwrap();
+        disk = killed(&medium, disk);
+    }
+    sound(medium, disk);
+}
+
 /// P5: what does not fit, or is not wanted any more, leaves nothing behind.
 #[test]
 fn a_copy_that_fails_leaves_nothing() {
