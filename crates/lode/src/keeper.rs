@@ -200,6 +200,7 @@ impl Inner {
         }
         did |= self.clean_tables(false)?;
         did |= self.unload_some();
+        did |= self.free_for_discard()?;
         did |= self.discard_some().unwrap_or_else(|error| self.note_trouble(error));
         if background {
             let mut core = self.core.lock();

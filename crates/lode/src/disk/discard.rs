@@ -14,13 +14,47 @@
 use super::pace::PACED_ZONES;
 use super::{Core, Inner};
 use crate::error::Result;
-use crate::types::index;
+use crate::types::{Lsn, index};
+use crate::zones::Holds;
 use lode_media::ZoneId;
 
 /// At most so many zones in one step.
 const AT_ONCE: usize = 8;
 
+/// So often in a row the keeper finds that nothing was written before it makes dead zones free for discards alone.
+const RESTING: u32 = 10;
+
+/// Fewer dead zones are not worth a root.
+const DEAD_MANY: usize = 16;
+
+/// How long nothing has been written.
+#[derive(Default)]
+pub(crate) struct Rest {
+    since: Lsn,
+    looks: u32,
+    /// There was nothing to gain.
+    done: bool,
+}
+
+impl Rest {
+    /// Whether it is time to look what is dead.
+    fn is_due(&mut self, now: Lsn) -> bool {
+        if self.since != now {
+            *self = Rest { since: now, looks: 0, done: false };
+        }
+        self.looks = (self.looks + 1).min(RESTING);
+        self.looks == RESTING && !self.done
+    }
+}
+
 impl Core {
+    /// Zones without a block that counts.
+    fn dead_zones(&self) -> usize {
+        let zones = self.state.zones.all.iter();
+        let dead = zones.filter(|zone| !zone.open && matches!(zone.holds, Holds::Main | Holds::Moved));
+        dead.filter(|zone| zone.live == 0 && zone.shadow == 0).count()
+    }
+
     /// So many zones stay free and real: above where writers are paced, and some for writers who come and go.
     fn kept_real(&self) -> usize {
         PACED_ZONES + (index(self.state.shape.zones) / 32).max(4)
@@ -28,6 +62,28 @@ impl Core {
 }
 
 impl Inner {
+    /// What is dead becomes free when nobody writes, so that its space can be given back: until space is low nobody else
+    /// needs it. Costs a root for sixteen zones or more. True: zones became free.
+    pub(crate) fn free_for_discard(&self) -> Result<bool> {
+        {
+            let mut core = self.core.lock();
+            let now = core.writer.lsn;
+            if !self.options.discard || core.discard_failed || !core.discard_rest.is_due(now) {
+                return Ok(false);
+            }
+            if core.dead_zones() < DEAD_MANY {
+                core.discard_rest.done = true;
+                return Ok(false);
+            }
+        }
+        self.verify_dead()?;
+        let gained = self.free_dead(true)?;
+        let mut core = self.core.lock();
+        // What was written for that is no work of others.
+        core.discard_rest = Rest { since: core.writer.lsn, looks: RESTING, done: !gained };
+        Ok(gained)
+    }
+
     /// Gives back the space of some zones, if there are many free ones. True: it did.
     pub(crate) fn discard_some(&self) -> Result<bool> {
         let zones: Vec<u32> = {

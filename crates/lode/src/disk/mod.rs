@@ -125,6 +125,8 @@ pub(crate) struct Core {
     pub hopeless: bool,
     /// A discard has failed: no more of them in this opening.
     pub discard_failed: bool,
+    /// Whether anybody writes, as far as discards ask.
+    pub discard_rest: discard::Rest,
     /// Dead zones whose every block was looked up (R26).
     pub verified: BTreeSet<u32>,
     pub cursor: RootCursor,

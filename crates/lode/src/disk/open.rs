@@ -397,6 +397,7 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         discarded: BTreeSet::new(),
         hopeless: false,
         discard_failed: false,
+        discard_rest: super::discard::Rest::default(),
         growing: None,
         verified: BTreeSet::new(),
         cursor,

@@ -96,6 +96,41 @@ fn discarding(tape: &Arc<Tape>) -> Disk {
     Disk::open(tape.clone(), &OpenOptions { discard: true, ..tape::bare() }).unwrap()
 }
 
+/// What clients discard is given back soon, without anybody being short of space.
+#[test]
+fn what_is_dead_is_given_back_when_nobody_writes() {
+    let tape = Tape::formatted(ZONES, 8192, 512);
+    let disk = discarding(&tape);
+    settle(&disk);
+    let options = VolumeOptions { bytes: 512 << 10, block_bytes: 512, ..Default::default() };
+    let volume = disk.create_volume("w", &options).unwrap();
+    for n in 0..128 {
+        volume.write_at(n * BLOCK, &[7; 4096]).unwrap();
+        disk.maintain().unwrap();
+    }
+    disk.flush(Survive::Power).unwrap();
+    let rest = || {
+        for _ in 0..200 {
+            disk.maintain().unwrap();
+        }
+    };
+    let given_back = || disk.counters().zones_discarded;
+    rest();
+    let before = given_back();
+    rest();
+    assert_eq!(given_back(), before, "nothing is dead");
+    volume.discard(0, 512 << 10).unwrap();
+    disk.flush(Survive::Power).unwrap();
+    let roots = disk.counters().roots;
+    rest();
+    assert!(given_back() > before + 40, "{} zones, {before} before", given_back());
+    let roots = disk.counters().roots - roots;
+    assert!(roots < 20, "{roots} roots");
+    drop(volume);
+    disk.close().unwrap();
+    assert_eq!(Disk::check(tape).unwrap().problems, Vec::<String>::new());
+}
+
 #[test]
 fn when_the_file_system_below_is_full_new_data_is_refused_and_nothing_else() {
     let tape = Tape::formatted(ZONES, 8192, 512);
