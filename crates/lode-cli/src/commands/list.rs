@@ -71,7 +71,7 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Append a file to a list, block by block, all or nothing
+    /// Append a file to a list, block by block, all or nothing; zeros fill up the last block
     Append {
         /// The disk
         disk: PathBuf,

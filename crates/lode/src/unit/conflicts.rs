@@ -13,7 +13,7 @@ use crate::types::{ListId, SnapshotId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a unit has read: of each list stretches of blocks.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct ReadSet {
     pub blocks: BTreeMap<ListId, Ranges>,
     /// It has looked at ordered lists: at which, is not kept.

@@ -6,7 +6,6 @@
 //! places of a shadow, so the first to commit would have to copy what the other still reads, in one hold; here whoever asks
 //! for the copy waits for it, and nobody else.
 
-use super::conflicts::ReadSet;
 use super::{Barrier, Unit};
 use crate::disk::options::ListOptions;
 use crate::disk::space::Claim;
@@ -69,8 +68,8 @@ impl Unit {
             into.see(snapshot, self.options);
         }
         into.set_label(label)?;
-        let ReadSet { blocks, lists } = &*self.read.lock();
-        *into.read.lock() = ReadSet { blocks: blocks.clone(), lists: *lists };
+        let read = self.read.lock().clone();
+        *into.read.lock() = read;
         if let Some(ordered) = &self.ordered {
             copy.replay(&ordered.log).map_err(conflict)?;
         }
