@@ -19,8 +19,9 @@ use crate::disk::{Core, Inner};
 use crate::error::Result;
 use crate::format::crc;
 use crate::format::header::BatchKind;
-use crate::format::records::{Record, data_bytes, encode_data, put_bytes};
+use crate::format::records::{Compression, Record, data_bytes, encode_data, put_bytes};
 use crate::log::reader::{Batch, Reader, records_of};
+use crate::ordered::{Links, Staged};
 use crate::packed::pack_cold;
 use crate::planted::{self, Bug};
 use crate::state::ColdLeaf;
@@ -68,6 +69,17 @@ struct Owner {
 }
 
 impl Core {
+    /// How the list of a block wants it to be stored. An ordered list says so itself, not the pool in which its blocks are;
+    /// if that is not in memory it is not worth loading for this.
+    fn compression_of(&self, owner: &Owner) -> Compression {
+        let Some(table) = self.state.tables.table_of(owner.list) else {
+            return self.state.lists.get(&owner.list).map(|list| list.meta.compression).unwrap_or_default();
+        };
+        let links = Links::new(self.state.lookup(table, owner.block).ok().flatten().unwrap_or_default());
+        let attributes = Staged::default().alive(&self.state, links.value);
+        attributes.map(|attributes| attributes.compression).unwrap_or_default()
+    }
+
     /// Who owns the place now, if anybody: the committed state, what snapshots see of it, or an open unit.
     fn is_alive(&self, owner: &Owner) -> std::result::Result<bool, ColdLeaf> {
         if self.state.holder(owner.list, owner.block, owner.place, owner.unit)?.is_some() {
@@ -329,11 +341,12 @@ impl Inner {
     /// What stays is cold: where its list wants that, it is compressed now (*The Logical Disk*, compression).
     fn pack_cold(&self, survivors: &mut [Survivor]) {
         let mut scratch = Vec::new();
-        for some in survivors.chunk_by_mut(|a, b| a.owner.list == b.owner.list) {
-            let list = some[0].owner.list;
-            let compression = self.core.lock().state.lists.get(&list).map(|list| list.meta.compression);
-            let compression = compression.unwrap_or_default();
-            for survivor in some.iter_mut().filter(|survivor| survivor.kind == Kind::Raw) {
+        for some in survivors.chunks_mut(1024) {
+            let core = self.core.lock();
+            let wanted: Vec<Compression> = some.iter().map(|survivor| core.compression_of(&survivor.owner)).collect();
+            drop(core);
+            let raw = some.iter_mut().zip(wanted).filter(|(survivor, _)| survivor.kind == Kind::Raw);
+            for (survivor, compression) in raw {
                 let Some(packed) = pack_cold(&survivor.stored, compression, &mut scratch) else { continue };
                 crate::mark("cleaner: cold block compressed");
                 survivor.stored = scratch[..packed].to_vec();

@@ -1,6 +1,7 @@
-//! A store of keys and values with transactions, as a client of a logical disk: locks of its own (two phases, held to the end), a
-//! unit for each transaction, `commit_and_flush` where it wants durability, and barriers as checkpoints inside of a long one (*Concurrent
-//! atomic recovery units*, section 6; *Mime*, section 2). It has no log and no recovery: a unit is there whole or not at all.
+//! A store of keys and values with transactions, as a client of a logical disk: locks of its own (two phases, held to
+//! the end), a unit for each transaction, `commit_and_flush` where it wants durability, and barriers as checkpoints inside
+//! of a long one (*Concurrent atomic recovery units*, section 6; *Mime*, section 2). It has no log and no recovery: a unit
+//! is there whole or not at all.
 //!
 //! A hash table with a slot for each block. Whoever touches a slot locks it until his transaction ends. Of two that want the
 //! same one the older waits and the younger gives up, so that nobody waits in a ring (wait-die).

@@ -1,6 +1,6 @@
-//! In which order survivors are written: list by list, and blocks of ordered lists as they stand in their list, lists that are to
-//! be near others behind those, so that what is read one after the other comes to lie one behind the other (*The Logical
-//! Disk*, clustering by lists, and of lists).
+//! In which order survivors are written: list by list, and blocks of ordered lists as they stand in their list, lists
+//! that are to be near others behind those, so that what is read one after the other comes to lie one behind the other
+//! (*The Logical Disk*, clustering by lists, and of lists).
 
 use super::Owner;
 use crate::disk::Core;

@@ -2,7 +2,8 @@
 //! after the other gets those that follow into the cache, in few reads where the cleaner has put them together.
 //!
 //! The first miss reads one block and expects the one behind it; a miss that was expected reads a window, and each
-//! further one twice as much. So reads here and there read nothing ahead, and whoever reads in order soon reads in large pieces.
+//! further one twice as much. So reads here and there read nothing ahead, and whoever reads in order soon reads in large
+//! pieces.
 
 use super::Inner;
 use super::read::View;
@@ -13,8 +14,9 @@ use crate::types::{BlockId, Location, SnapshotId};
 const READERS: usize = 16;
 /// The first window, in blocks.
 const WINDOW_LEAST: usize = 4;
-/// The largest window, in bytes.
+/// The largest window, in bytes; and in blocks, which are looked up in one hold of the lock.
 const WINDOW_MOST: usize = 256 << 10;
+const BLOCKS_MOST: usize = 256;
 
 /// Who reads in order, and where each will go on.
 #[derive(Default)]
@@ -40,13 +42,13 @@ impl Ahead {
 }
 
 impl Inner {
-    /// Called before a block of an ordered list is read. Brings what follows into the cache if somebody reads in order. What goes
-    /// wrong is left to the read itself.
+    /// Called before a block of an ordered list is read. Brings what follows into the cache if somebody reads in order.
+    /// What goes wrong is left to the read itself.
     pub(crate) fn read_ahead(&self, owner: &Owner, block: BlockId, at: Option<SnapshotId>) {
         let Some(cache) = &self.cache else { return };
         let view = View { list: owner.pool.blocks, at };
         let block_bytes = 1usize << owner.attributes.shift;
-        let most = (WINDOW_MOST.min(self.options.cache_bytes / 8) / block_bytes).max(1);
+        let most = (WINDOW_MOST.min(self.options.cache_bytes / 8) / block_bytes).clamp(1, BLOCKS_MOST);
         let places: Vec<(Location, u32)> = {
             let core = self.core.lock();
             let lookup = |block: BlockId| view.lookup(&core.state, block.parts().1.into()).ok().flatten();

@@ -37,6 +37,12 @@ impl Generations {
         }
     }
 
+    /// Another unit that means what one of this generation means. The caller holds that one.
+    pub fn join(&self, generation: u64) -> u64 {
+        self.of(generation).fetch_add(1, Ordering::SeqCst);
+        generation
+    }
+
     /// While this is held no number is given out again that is freed meanwhile.
     pub fn guard(&self) -> Guard<'_> {
         Guard(self, self.enter())

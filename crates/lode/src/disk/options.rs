@@ -174,8 +174,8 @@ pub struct ListOptions {
     pub compression: Compression,
     /// The cleaner brings its blocks together in their order, and reads in this order are read ahead (LD, section 2.2).
     pub cluster: bool,
-    /// The cleaner puts its blocks behind those of the list before it in the order of lists, whichever that is by then; who has read that
-    /// one to its end has the beginning of this one in memory.
+    /// The cleaner puts its blocks behind those of the list before it in the order of lists, whichever that is by then;
+    /// who has read that one to its end has the beginning of this one in memory.
     pub near: bool,
 }
 

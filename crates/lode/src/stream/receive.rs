@@ -71,9 +71,10 @@ impl Disk {
     /// to some 64 MiB before it: the same stream, from its beginning or from a position up to which it is there, goes on
     /// with it. [`Disk::drop_receive`] drops it.
     ///
-    /// `Exists`: the volume or the snapshot is there already, or another stream is kept for it; `NotFound`: there is no such volume, or it has no such
-    /// snapshot; `Conflict`: it was changed since; `Ended`: the stream was cut, the words say where; `Corrupt`,
-    /// `InvalidArgument`, `NewerFormat`, `Stream`: it is damaged, none, of a newer version, or cannot be read; `Full`.
+    /// `Exists`: the volume or the snapshot is there already, or another stream is kept for it; `NotFound`: there is no
+    /// such volume, or it has no such snapshot; `Conflict`: it was changed since; `Ended`: the stream was cut, the words
+    /// say where; `Corrupt`, `InvalidArgument`, `NewerFormat`, `Stream`: it is damaged, none, of a newer version, or
+    /// cannot be read; `Full`.
     pub fn receive(
         &self,
         from: &mut dyn Read,

@@ -50,7 +50,10 @@ impl Unit {
         if self.cookie().len() > super::COOKIE_BYTES_MAX {
             return Err(Error::new(ErrorKind::InvalidArgument, "the unit receives a stream: it cannot be copied"));
         }
-        let unit = Unit::new(Arc::clone(&self.disk));
+        let mut unit = Unit::new(Arc::clone(&self.disk));
+        // It names blocks that others may have removed since this one began (R4).
+        let generations = &self.disk.generations;
+        generations.leave(std::mem::replace(&mut unit.generation, generations.join(self.generation)));
         let mut copy = UnitCopy { unit, lists: BTreeMap::new(), blocks: BTreeMap::new() };
         match self.copy_into(&mut copy, label, progress) {
             Ok(ControlFlow::Continue(())) => Ok(Some(copy)),

@@ -79,6 +79,39 @@ fn what_stays_is_compressed_when_it_is_moved() {
     assert!(stored[1] < stored[0] / 2 && stored[2] < stored[0] / 2, "{stored:?}");
 }
 
+/// LD-31: an ordered list says itself how its blocks are compressed, not the pool that it shares with others.
+#[test]
+fn ordered_lists_are_compressed_each_as_it_says() {
+    let (medium, disk, volume) = made(Compression::None);
+    let lists = [Compression::ColdZstd, Compression::None].map(|compression| {
+        let options = ListOptions { compression, ..ListOptions::default() };
+        disk.create_list(&options, Place::Last).unwrap()
+    });
+    let mut blocks = Vec::new();
+    for n in 0..50 {
+        for list in lists {
+            let block = disk.insert_block(list, Place::Last).unwrap();
+            disk.write_block(block, 0, &words(n, 0)).unwrap();
+            blocks.push((block, n));
+            volume.write_at((n * 2) * BLOCK, &words(n * 2, 0)).unwrap();
+        }
+    }
+    disk.flush(Survive::Power).unwrap();
+    let before = disk.info().unwrap().stored;
+    assert_eq!(before, (BLOCKS + 100) * BLOCK, "nothing is compressed when it is written");
+    clean(&disk, &volume, 1);
+    let saved = before - disk.info().unwrap().stored;
+    assert!((20 * BLOCK..50 * BLOCK).contains(&saved), "{saved} bytes saved of 50 blocks that are compressed");
+    let mut bytes = vec![0; 4096];
+    for (block, n) in blocks {
+        disk.read_block(block, 0, &mut bytes).unwrap();
+        assert!(bytes == words(n, 0));
+    }
+    drop(volume);
+    disk.close().unwrap();
+    assert_eq!(Disk::check(medium).unwrap().problems, Vec::<String>::new());
+}
+
 /// The blocks of snapshots, of units that have spilled or have a barrier, and of ordered lists, too.
 #[test]
 fn snapshots_units_and_lists_see_the_same_after_it() {

@@ -1,5 +1,6 @@
 //! Units that go on where another one is: clones of clones.
 use crate::barriers::{BLOCK, block, committed, killed, label, made, sound};
+use crate::lists::Draw;
 use lode::{
     BlockId, Disk, ErrorKind, ListOptions, Place, SnapshotOptions, Survive, Unit, UnitConflicts, UnitCopy, UnitLabel,
     UnitOptions, UnitView, Volume,
@@ -14,41 +15,32 @@ fn begin(disk: &Disk, name: &str, options: &UnitOptions) -> Unit {
     disk.begin_labelled(&label(name), options).unwrap()
 }
 
-/// Splitmix64.
-struct Draw(u64);
-
-impl Draw {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
-    }
+fn below(draw: &mut Draw, n: u64) -> u64 {
+    u64::try_from(draw.below(usize::try_from(n).unwrap())).unwrap()
 }
 
 /// Something in a unit, and in the bytes that it should see.
 fn change(unit: &mut Unit, volume: &Volume, model: &mut Vec<u8>, draw: &mut Draw) {
     let blocks = u64::try_from(model.len()).unwrap() / BLOCK;
-    let first = draw.below(blocks);
-    let count = 1 + draw.below((blocks - first).min(9));
+    let first = below(draw, blocks);
+    let count = 1 + below(draw, (blocks - first).min(9));
     let (at, bytes) = (first * BLOCK, count * BLOCK);
     let range = usize::try_from(at).unwrap()..usize::try_from(at + bytes).unwrap();
-    match draw.below(8) {
+    match below(draw, 8) {
         0 => {
             unit.discard(volume, at, bytes).unwrap();
             model[range].fill(0);
         }
         1 => {
-            let bytes = (20 + draw.below(60)) * BLOCK;
+            let bytes = (20 + below(draw, 60)) * BLOCK;
             unit.resize(volume, bytes).unwrap();
             model.resize(usize::try_from(bytes).unwrap(), 0);
         }
         2 => drop(unit.barrier(b"").unwrap()),
         _ => {
-            let value = u8::try_from(1 + draw.below(255)).unwrap();
+            let value = u8::try_from(1 + below(draw, 255)).unwrap();
             // Not always whole blocks.
-            let (from, to) = (at + draw.below(BLOCK), at + bytes);
+            let (from, to) = (at + below(draw, BLOCK), at + bytes);
             unit.write_at(volume, from, &vec![value; usize::try_from(to - from).unwrap()]).unwrap();
             model[usize::try_from(from).unwrap()..range.end].fill(value);
         }
@@ -72,7 +64,7 @@ fn a_clone_of_a_clone_is_what_the_clone_was() {
         let of_monday = UnitLabel { snapshot: Some("monday".to_owned()), ..label("one") };
         let mut one = disk.begin_labelled(&of_monday, &UnitOptions::default()).unwrap();
         let (mut draw, mut model) = (Draw(seed), vec![9; 40 * 512]);
-        for _ in 0..draw.below(30) {
+        for _ in 0..below(&mut draw, 30) {
             change(&mut one, &volume, &mut model, &mut draw);
         }
         let mut two = copy(&mut one, "two").unit;
@@ -82,7 +74,7 @@ fn a_clone_of_a_clone_is_what_the_clone_was() {
             let volume = disk.volume("v").unwrap();
             assert!(sees(&one, &volume) == model, "seed {seed} turn {turn}");
             assert!(sees(&two, &volume) == other, "seed {seed} turn {turn}");
-            for _ in 0..draw.below(12) {
+            for _ in 0..below(&mut draw, 12) {
                 change(&mut one, &volume, &mut model, &mut draw);
                 change(&mut two, &volume, &mut other, &mut draw);
             }
@@ -263,6 +255,34 @@ fn a_copy_that_fails_leaves_nothing() {
     assert_eq!(block(&unit, &volume, 8191), 1);
     unit.commit().unwrap();
     assert_eq!(committed(&volume, 8191), 1);
+    drop(volume);
+    sound(medium, disk);
+}
+
+/// R4: the copy means the blocks that the unit meant, also when that has ended.
+#[test]
+fn no_number_that_a_copy_names_is_given_out_again() {
+    let (medium, disk, volume) = made(16);
+    let list = disk.create_list(&ListOptions { block_bytes: 512, ..ListOptions::default() }, Place::Last).unwrap();
+    let block = disk.insert_block(list, Place::Last).unwrap();
+    let frozen = UnitOptions { view: UnitView::Frozen, ..UnitOptions::default() };
+    let mut unit = begin(&disk, "one", &frozen);
+    unit.write_block(block, 0, &[1; 512]).unwrap();
+    disk.remove_block(list, block).unwrap();
+    let come_back = |disk: &Disk| {
+        for _ in 0..50 {
+            let other = disk.insert_block(list, Place::Last).unwrap();
+            assert_ne!(other, block, "somebody means the old block of this number");
+            disk.remove_block(list, other).unwrap();
+            disk.begin().unwrap().commit().unwrap();
+        }
+    };
+    come_back(&disk);
+    let two = copy(&mut unit, "two").unit;
+    unit.abort();
+    come_back(&disk);
+    assert_eq!(two.commit().unwrap_err().kind(), ErrorKind::Conflict);
+    disk.abort_unit(disk.unit_labelled("two").unwrap()).unwrap();
     drop(volume);
     sound(medium, disk);
 }

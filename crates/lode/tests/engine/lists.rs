@@ -21,10 +21,10 @@ fn word(disk: &Disk, block: BlockId) -> u64 {
 }
 
 /// Numbers that look drawn.
-struct Draw(u64);
+pub struct Draw(pub u64);
 
 impl Draw {
-    fn below(&mut self, bound: usize) -> usize {
+    pub fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from((self.0 >> 33) % u64::try_from(bound).unwrap()).unwrap()
     }
