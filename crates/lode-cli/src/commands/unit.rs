@@ -108,9 +108,20 @@ pub(super) fn labelled(label: &str, keep: Option<Duration>, snapshot: Option<Str
 
 /// Begins a unit that outlives this command.
 pub(super) fn begin(disk: &Disk, label: &UnitLabel, options: &UnitOptions) -> Result<()> {
-    let mut unit = disk.begin_labelled(label, options)?;
-    unit.barrier(b"")?;
-    output::line(format!("{}: unit {}", text::safe(&label.label), unit.id().0))
+    let unit = outlives(disk.begin_labelled(label, options)?)?;
+    output::line(format!("{}: unit {}", text::safe(&label.label), unit.0))
+}
+
+/// Leaves a new unit to the disk, with a barrier. Without room for that there is none.
+fn outlives(mut unit: Unit) -> Result<UnitId> {
+    let id = unit.id();
+    match unit.barrier(b"") {
+        Ok(_) => Ok(id),
+        Err(error) => {
+            unit.abort();
+            Err(error.into())
+        }
+    }
 }
 
 /// Makes a unit that goes on where another one is, and outlives this command.
@@ -122,7 +133,7 @@ pub(super) fn copy(disk: &Disk, name: &str, label: &UnitLabel) -> Result<()> {
             progress.set_total(total);
             progress.advance(done)
         })?;
-        copied.map(|mut copied| copied.unit.barrier(b"").map(|_| copied.unit.id())).transpose().map_err(Failure::from)
+        copied.map(|copied| outlives(copied.unit)).transpose()
     });
     progress.finish()?;
     match copied? {
