@@ -53,6 +53,7 @@ mod keeper;
 mod unit;
 mod volume;
 mod lists;
+mod file_lists;
 mod reservation;
 mod units;
 mod stream;

@@ -1,10 +1,11 @@
-//! Compressed blocks: by lz4 in the block format, or a Zstandard frame.
+//! How blocks are stored: as they are but for the zeros at their end, so that the last block of a file takes what is in
+//! it; or compressed, by lz4 in the block format, or as a Zstandard frame.
 //!
 //! A frame begins with its magic number; what lz4 makes that happens to begin so is not used. So each stored block says
 //! itself how it is to be read, and a list can hold both.
 
 use crate::format::records::Compression;
-use crate::types::{GRANULE, len_u32};
+use crate::types::{GRANULE, index, len_u32};
 use std::cell::RefCell;
 
 /// A Zstandard frame begins with these bytes (RFC 8878, section 3.1.1).
@@ -59,9 +60,16 @@ fn zstd(block: &[u8], scratch: &mut Vec<u8>) -> Option<usize> {
     (is_smaller(packed, block) && scratch.starts_with(&FRAME)).then_some(packed)
 }
 
-/// Fills `into` with the block that was packed.
+/// What is stored of a block that is not packed: the zeros at its end are not, if they fill a granule. A block of nothing
+/// else is stored whole: who writes that wants the space.
+pub(crate) fn without_zeros(block: &[u8]) -> &[u8] {
+    let zeros = block.iter().rev().take_while(|byte| **byte == 0).count();
+    let used = (block.len() - zeros).next_multiple_of(index(GRANULE));
+    if zeros == block.len() { block } else { &block[..used.min(block.len())] }
+}
+
+/// Fills `into` with the block that was packed. Zeros are behind what was packed, if that is less than the block.
 pub(crate) fn unpack(stored: &[u8], into: &mut [u8]) -> Result<(), String> {
-    let wanted = into.len();
     let made = if stored.starts_with(&FRAME) {
         UNPACKER.with_borrow_mut(|unpacker| {
             if unpacker.is_none() {
@@ -74,8 +82,10 @@ pub(crate) fn unpack(stored: &[u8], into: &mut [u8]) -> Result<(), String> {
         lz4_flex::block::decompress_into(stored, into).map_err(|error| error.to_string())
     };
     match made {
-        Ok(len) if len == wanted => Ok(()),
-        Ok(len) => Err(format!("it unpacks to {len} bytes instead of {wanted}")),
+        Ok(len) => {
+            into[len..].fill(0);
+            Ok(())
+        }
         Err(error) => Err(format!("it cannot be unpacked: {error}")),
     }
 }

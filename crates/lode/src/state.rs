@@ -166,6 +166,11 @@ impl State {
         }
     }
 
+    /// Whether it is a list of files.
+    pub fn is_file_list(&self, list: ListId) -> bool {
+        self.lists.get(&list).is_some_and(|list| list.meta.is_file_list())
+    }
+
     /// The first cold leaf among the blocks `first..end` of a list.
     pub fn cold_leaf(&self, list: ListId, first: u64, end: u64) -> Option<LeafKey> {
         let sections = &self.lists.get(&list)?.sections;

@@ -33,7 +33,7 @@ use crate::disk::space::Claim;
 use crate::disk::{Core, Inner, Reserved, Spilled, charge};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::crc;
-use crate::packed::pack;
+use crate::packed::{pack, without_zeros};
 use crate::planted::{self, Bug};
 use crate::shape::BLOCK_CHARGE;
 use crate::sync::{Mutex, MutexGuard};
@@ -324,7 +324,7 @@ impl Unit {
             };
             match pack(whole, volume.compression(), scratch) {
                 Some(len) => self.shadow(list, block, &scratch[..len], Kind::Packed),
-                None => self.shadow(list, block, whole, Kind::Raw),
+                None => self.shadow(list, block, without_zeros(whole), Kind::Raw),
             }
             at += len_u64(len);
             rest = tail;

@@ -10,7 +10,7 @@ use crate::disk::read::{View, read_bytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::crc;
 use crate::format::records::{Compression, ListMeta};
-use crate::packed::pack;
+use crate::packed::{pack, without_zeros};
 use crate::planted::{self, Bug};
 use crate::state::ColdLeaf;
 use crate::types::{Kind, ListId, Location, Lsn, SnapshotId, index, index64, len_u64};
@@ -187,15 +187,11 @@ impl Volume {
         if aligned && !self.compression.is_hot() {
             let first = offset / u64::from(self.block_bytes);
             if data.len() == size {
-                let mut one =
-                    [NewBlock { block: first, stored: data, kind: Kind::Raw, checksum: crc(data), base: None }];
+                let mut one = [NewBlock::raw(first, data)];
                 return self.disk.put_blocks(self.list, &mut one, data.len(), || Ok(()));
             }
-            let mut blocks: Vec<NewBlock<'_>> = data
-                .chunks(size)
-                .zip(first..)
-                .map(|(stored, block)| NewBlock { block, stored, kind: Kind::Raw, checksum: crc(stored), base: None })
-                .collect();
+            let mut blocks: Vec<NewBlock<'_>> =
+                data.chunks(size).zip(first..).map(|(data, block)| NewBlock::raw(block, data)).collect();
             return self.disk.put_blocks(self.list, &mut blocks, data.len(), || Ok(()));
         }
         loop {
@@ -234,7 +230,7 @@ impl Volume {
             }
             let (stored, kind) = match pack(&whole, self.compression, &mut scratch) {
                 Some(len) => (scratch[..len].to_vec(), Kind::Packed),
-                None => (whole, Kind::Raw),
+                None => (without_zeros(&whole).to_vec(), Kind::Raw),
             };
             let checksum = crc(&stored);
             prepared.push(Prepared { block, stored, kind, checksum, base });

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The modules by rank, bottom up. `lib.rs` names the same ones; rustfmt sorts them there.
-const ORDER: [&str; 29] = [
+const ORDER: [&str; 30] = [
     "sync",
     "marks",
     "planted",
@@ -29,6 +29,7 @@ const ORDER: [&str; 29] = [
     "unit",
     "volume",
     "lists",
+    "file_lists",
     "reservation",
     "units",
     "stream",

@@ -8,11 +8,13 @@ use super::space::Claim;
 use super::{Core, Inner, charge};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fold::FOLD_STEP;
+use crate::format::crc;
 use crate::format::records::{
     Form, Freed, ListMeta, ListState, Record, data_bytes, encode_data, encode_one_put, encode_put, put_bytes,
 };
 use crate::map::sections_of;
 use crate::ordered::Staged;
+use crate::packed::without_zeros;
 use crate::state::{ColdLeaf, Keeper, Kept, LeafKey};
 use crate::sync::MutexGuard;
 use crate::types::{Kind, ListId, Location, Lsn, UnitId, index, len_u32, len_u64};
@@ -30,6 +32,14 @@ pub(crate) struct NewBlock<'a> {
     pub checksum: u32,
     /// What the block's new content was derived from (R5): the place it was read from must still be its place.
     pub base: Option<Location>,
+}
+
+impl<'a> NewBlock<'a> {
+    /// A whole block that is not packed.
+    pub fn raw(block: u64, data: &'a [u8]) -> NewBlock<'a> {
+        let stored = without_zeros(data);
+        NewBlock { block, stored, kind: Kind::Raw, checksum: crc(stored), base: None }
+    }
 }
 
 /// Why a change was not made, and what to do before the next try.

@@ -345,7 +345,11 @@ pub(crate) fn unpack(
 
 pub(crate) fn unpack_unchecked(stored: &[u8], place: Location, into: &mut [u8]) -> std::result::Result<(), String> {
     match place.kind() {
-        Some(Kind::Raw) if stored.len() == into.len() => into.copy_from_slice(stored),
+        Some(Kind::Raw) if stored.len() <= into.len() => {
+            let (head, zeros) = into.split_at_mut(stored.len());
+            head.copy_from_slice(stored);
+            zeros.fill(0);
+        }
         Some(Kind::Raw) => return Err(format!("{} bytes are stored for a block of {}", stored.len(), into.len())),
         Some(Kind::Packed) => crate::packed::unpack(stored, into)?,
         None => return Err("it is stored in an unknown kind".to_owned()),

@@ -1,9 +1,9 @@
 //! Making, finding, resizing and deleting volumes.
 
-use super::Inner;
 use super::options::{VolumeInfo, VolumeOptions};
 use super::put::Again;
 use super::space::Claim;
+use super::{Core, Inner};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::records::{Form, ListMeta, ListState, NAME_BYTES_MAX, Record};
 use crate::shape::Shape;
@@ -58,6 +58,10 @@ pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
 impl Inner {
     pub fn create_volume(&self, name: &str, options: &VolumeOptions) -> Result<ListId> {
         check_name("a volume", name)?;
+        self.create_indexed(name, Form::Indexed, options)
+    }
+
+    pub fn create_indexed(&self, name: &str, form: Form, options: &VolumeOptions) -> Result<ListId> {
         let most = self.shape.block_bytes_max();
         if !options.block_bytes.is_power_of_two() || !(BLOCK_BYTES_MIN..=most).contains(&options.block_bytes) {
             return Err(Error::new(
@@ -70,7 +74,7 @@ impl Inner {
         }
         check_size(&self.shape, options.bytes, options.block_bytes)?;
         self.with_room(0, LIST_RECORD, Claim::Urgent, |core| {
-            if core.state.names.contains_key(name) {
+            if form == Form::Indexed && core.state.names.contains_key(name) {
                 return Err(Error::new(ErrorKind::Exists, format!("there is a volume named {name} already")));
             }
             if !core.promises(self.shape.list_charge()) {
@@ -82,7 +86,7 @@ impl Inner {
                 compression: options.compression,
                 bytes: options.bytes,
                 name: name.to_owned(),
-                ..ListMeta::new(list, Form::Indexed)
+                ..ListMeta::new(list, form)
             }));
             Ok(list)
         })?
@@ -151,14 +155,20 @@ impl Inner {
 
     /// One record; the blocks are freed afterwards, in bounded steps.
     pub fn delete_volume(&self, name: &str) -> Result<Lsn> {
+        self.delete_indexed(|core| {
+            let list = core.state.names.get(name).and_then(|list| core.state.lists.get(list));
+            list.map(|list| &list.meta)
+                .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no volume named {name}")))
+        })
+    }
+
+    pub fn delete_indexed(&self, find: impl Fn(&Core) -> Result<&ListMeta>) -> Result<Lsn> {
         let deleted = self.until_made(
             0,
             |_| LIST_RECORD,
             Claim::Urgent,
             |core| {
-                let list = core.state.names.get(name).and_then(|list| core.state.lists.get(list));
-                let none = || Error::new(ErrorKind::NotFound, format!("there is no volume named {name}"));
-                let meta = &list.ok_or_else(none)?.meta;
+                let meta = find(core)?;
                 if core.state.lacks_layer(meta.list) {
                     return Err(Again::Layer(meta.list));
                 }

@@ -46,11 +46,13 @@ pub(crate) enum Form {
     Unit,
     /// When snapshots are taken, and how many are kept. It has no blocks.
     Schedule,
+    /// As a volume, for a client that keeps files in lists: its users name it by number.
+    File,
 }
 
 impl Form {
-    pub(super) const ALL: [Form; 7] =
-        [Form::Indexed, Form::Lists, Form::Blocks, Form::Pool, Form::Shadow, Form::Unit, Form::Schedule];
+    pub(super) const ALL: [Form; 8] =
+        [Form::Indexed, Form::Lists, Form::Blocks, Form::Pool, Form::Shadow, Form::Unit, Form::Schedule, Form::File];
 
     /// Its rows are no blocks of data.
     pub fn is_table(self) -> bool {

@@ -33,7 +33,7 @@ record! {
         /// The first block.
         8 first: u64,
         /// Where the first one lies: zone 22 bits, offset / 16 24 bits, stored length - 1 16 bits, kind 2 bits (0 raw,
-        /// 1 compressed: a Zstandard frame if it begins with the number of one, else lz4). Of kind 2, in tables of ordered lists: the number before 31 bits, the number behind 31 bits. Of
+        /// what it lacks of a block being zeros; 1 compressed: a Zstandard frame if it begins with the number of one, else lz4). Of kind 2, in tables of ordered lists: the number before 31 bits, the number behind 31 bits. Of
         /// kind 3, in a layer: a hole.
         16 place: u64,
     }
@@ -90,7 +90,7 @@ record! {
         /// snapshot.
         6 state: u8,
         /// 0 indexed, 1 table of ordered lists, 2 table of the blocks of a pool, 3 pool of blocks, 4 shadow, 5 unit,
-        /// 6 schedule of snapshots.
+        /// 6 schedule of snapshots, 7 list of files.
         7 form: u8,
         /// Its size in bytes; a unit: bytes of its image, none before its first barrier is whole.
         8 bytes: u64,
@@ -247,6 +247,11 @@ impl ListMeta {
         self.state == ListState::There && self.form == Form::Indexed
     }
 
+    /// There for a client that keeps files in it.
+    pub fn is_file_list(&self) -> bool {
+        self.state == ListState::There && self.form == Form::File
+    }
+
     pub fn block_bytes(&self) -> u32 {
         1 << self.block_shift
     }
@@ -263,7 +268,7 @@ impl ListMeta {
             state: u8::try_from(ListState::ALL.iter().position(|state| *state == self.state).expect("one of all"))
                 .expect("six states"),
             form: u8::try_from(Form::ALL.iter().position(|form| *form == self.form).expect("one of all"))
-                .expect("seven forms"),
+                .expect("eight forms"),
             bytes: self.bytes,
             name: len_u32(self.name.len()),
             members: len_u32(self.members.len()),

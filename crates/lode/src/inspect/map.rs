@@ -93,7 +93,7 @@ impl Disk {
         let core = self.inner().core.lock();
         let meta = &core.state.lists.get(&list)?.meta;
         match (meta.state, meta.form) {
-            (ListState::There, Form::Indexed | Form::Pool) => Some((core.state.label(list), false)),
+            (ListState::There, Form::Indexed | Form::File | Form::Pool) => Some((core.state.label(list), false)),
             (ListState::Layer | ListState::Hidden, _) => Some((String::new(), true)),
             _ => None,
         }

@@ -29,7 +29,7 @@ impl Tables {
             return;
         }
         match meta.form {
-            Form::Indexed | Form::Shadow | Form::Unit | Form::Schedule => {}
+            Form::Indexed | Form::File | Form::Shadow | Form::Unit | Form::Schedule => {}
             Form::Lists => self.lists = meta.list,
             Form::Blocks => self.pools.entry(meta.block_shift).or_default().table = meta.list,
             Form::Pool => self.pools.entry(meta.block_shift).or_default().blocks = meta.list,

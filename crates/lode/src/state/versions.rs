@@ -330,6 +330,8 @@ impl State {
         };
         let name = match meta.form {
             Form::Indexed => meta.name.clone(),
+            Form::File if meta.name.is_empty() => format!("list {} of files", list.0),
+            Form::File => format!("{} of files", meta.name),
             Form::Lists => "the table of ordered lists".to_owned(),
             Form::Blocks => format!("the table of blocks of {} bytes", meta.block_bytes()),
             Form::Pool => format!("blocks of {} bytes of ordered lists", meta.block_bytes()),

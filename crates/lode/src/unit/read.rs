@@ -38,6 +38,9 @@ impl Unit {
         if core.state.tables.table_of(volume.list()).is_some() {
             return Ok(core.check_list(volume.list(), 0)?.bytes); // A pool has always the same.
         }
+        if volume.list().0 > view.0 && core.state.is_file_list(volume.list()) {
+            return Ok(core.check_list(volume.list(), 0)?.bytes); // It had nothing then.
+        }
         let meta = core.state.meta_at(volume.list(), view);
         let newer = || Error::new(ErrorKind::NotFound, format!("{} is newer than the unit's view", volume.label()));
         Ok(meta.ok_or_else(newer)?.bytes)

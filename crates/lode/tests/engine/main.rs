@@ -6,6 +6,7 @@ mod basics;
 mod cold;
 mod copies;
 mod discard;
+mod files;
 mod found;
 mod grow;
 mod hints;
