@@ -34,6 +34,8 @@ mod marks;
 pub mod planted;
 mod types;
 mod error;
+#[doc(hidden)]
+pub mod record;
 mod format;
 mod packed;
 mod shape;

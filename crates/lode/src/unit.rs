@@ -25,6 +25,7 @@ mod plan;
 mod ranges;
 mod read;
 mod resume;
+mod seek;
 mod shadow;
 
 use crate::disk::options::{Survive, UnitOptions};

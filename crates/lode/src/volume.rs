@@ -19,6 +19,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 mod changes;
+mod seek;
 
 /// So often an exchange begins again because others have changed what it read.
 const SWAP_TRIES: u32 = 64;

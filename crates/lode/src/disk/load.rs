@@ -57,6 +57,41 @@ impl Inner {
         Some(sections.next()?.0)
     }
 
+    /// The first leaf, of any of these lists, that is there and ends behind this block: the block that it begins with, or
+    /// this one if that is later, and the one behind its last.
+    pub fn next_leaf(&self, lists: &[ListId], block: u64) -> Option<(u64, u64)> {
+        let core = self.core.lock();
+        let shift = self.shape.section_blocks_shift();
+        let leaf_blocks = u64::from(self.shape.leaf_blocks());
+        let first_of = |list: &ListId| {
+            let sections = core.state.lists.get(list)?.sections.range(block >> shift..u64::MAX);
+            let leaves = sections.flat_map(|(number, section)| {
+                let there = (0u64..).zip(&section.slots).filter(|(_, slot)| !matches!(slot, Slot::Absent));
+                there.map(move |(n, _)| (u64::from(number) << shift) + n * leaf_blocks)
+            });
+            leaves.map(|start| start + leaf_blocks).find(|end| *end > block)
+        };
+        let end = lists.iter().filter_map(first_of).min()?;
+        Some((block.max(end - leaf_blocks), end))
+    }
+
+    /// The last leaf, of any of these lists, that is there and begins in front of this block: its blocks.
+    pub fn last_leaf(&self, lists: &[ListId], block: u64) -> Option<(u64, u64)> {
+        let core = self.core.lock();
+        let shift = self.shape.section_blocks_shift();
+        let leaf_blocks = u64::from(self.shape.leaf_blocks());
+        let last_of = |list: &ListId| {
+            let sections = core.state.lists.get(list)?.sections.iter();
+            let leaves = sections.flat_map(|(number, section)| {
+                let there = (0u64..).zip(&section.slots).filter(|(_, slot)| !matches!(slot, Slot::Absent));
+                there.map(move |(n, _)| (u64::from(number) << shift) + n * leaf_blocks)
+            });
+            leaves.take_while(|start| *start < block).last()
+        };
+        let start = lists.iter().filter_map(last_of).max()?;
+        Some((start, start + leaf_blocks))
+    }
+
     /// The stored blocks of one section of a list.
     pub fn section_blocks(&self, list: ListId, number: u32) -> Result<Vec<(u64, Location, u32)>> {
         let shift = self.shape.section_blocks_shift();

@@ -1,23 +1,7 @@
 //! Prints the format from its declarations. `docs/FORMAT.md` is this text; a test fails if they differ.
 
 use super::{header, object, records, root, stream, unit};
-use std::fmt::Write;
-
-type Fields = &'static [(usize, &'static str, &'static str, &'static [&'static str])];
-
-fn table(into: &mut String, name: &str, size: usize, about: &[&str], fields: Fields) {
-    let lines: Vec<&str> = about.iter().map(|line| line.trim()).collect();
-    let _ = write!(
-        into,
-        "\n### {name} ({size} bytes)\n\n{}\n\n| offset | field | type | meaning |\n|---:|---|---|---|\n",
-        lines.join(" ")
-    );
-    for (offset, field, ty, doc) in fields {
-        let meaning: Vec<&str> = doc.iter().map(|line| line.trim()).collect();
-        let _ = writeln!(into, "| {offset} | `{field}` | {ty} | {} |", meaning.join(" "));
-    }
-}
-
+use crate::record::table;
 macro_rules! tables {
     ($into:expr, $($path:path),* $(,)?) => {{
         $(

@@ -159,7 +159,7 @@ impl Unit {
         Ok(extents)
     }
 
-    fn stored(&self, volume: &Volume, first: u64, count: u64) -> Result<Vec<bool>> {
+    pub(super) fn stored(&self, volume: &Volume, first: u64, count: u64) -> Result<Vec<bool>> {
         let shadow = self.lists.get(volume.list());
         let kept = self.in_shadow(volume.list(), first, index64(count))?;
         let view = View { at: self.sees(), ..volume.view() };

@@ -99,3 +99,88 @@ fn a_unit_with_a_frozen_view_can_fill_a_list_of_files_that_is_newer() {
     list.read_at(0, &mut read).unwrap();
     assert!(read[..4096] == [2; 4096] && read[4096..] == [1; 4096]);
 }
+
+/// Where data and holes are, of volumes, snapshots and units, against looking at each block.
+#[test]
+fn the_next_stored_block_and_the_next_hole_are_found_over_any_distance() {
+    let medium = medium(64, 1 << 20, 4096);
+    let disk = Disk::open(medium.clone(), &quiet()).unwrap();
+    let list = disk.create_file_list("", &whole(&disk, 4096)).unwrap();
+    let end = list.bytes() / 4096;
+    // Far apart: in one leaf, in one section, in other sections, at the end.
+    let places = [0, 1, 2, 5, 1023, 1024, 1025, 70_000, 70_001, 5_000_000, end - 1];
+    for block in places {
+        list.write_at(block * 4096, &[1; 4096]).unwrap();
+    }
+    disk.take_snapshot("s", &Default::default()).unwrap();
+    list.discard(1024 * 4096, 4096).unwrap();
+    list.write_at(9_000_000 * 4096, &[2; 4096]).unwrap();
+    let mut now: std::collections::BTreeSet<u64> = places.into_iter().chain([9_000_000]).collect();
+    now.remove(&1024);
+    type Next<'a> = &'a dyn Fn(u64) -> Option<u64>;
+    let check = |what: &str, stored: &std::collections::BTreeSet<u64>, next: Next<'_>, hole: Next<'_>| {
+        for from in
+            stored.iter().flat_map(|block| [block.saturating_sub(1), *block, block + 1]).filter(|from| *from < end)
+        {
+            let expected = stored.range(from..).next().map(|block| (block * 4096).max(from * 4096 + 7));
+            assert_eq!(next(from * 4096 + 7), expected, "{what}: stored from {from}");
+            let mut expected = from;
+            while stored.contains(&expected) {
+                expected += 1;
+            }
+            let expected = Some(expected).filter(|block| *block < end).map(|block| (block * 4096).max(from * 4096 + 7));
+            assert_eq!(hole(from * 4096 + 7), expected, "{what}: hole from {from}");
+        }
+    };
+    check("volume", &now, &|at| list.next_stored(at).unwrap(), &|at| list.next_hole(at).unwrap());
+    let mut unit = disk
+        .begin_labelled(
+            &lode::UnitLabel { label: "u".into(), ..Default::default() },
+            &UnitOptions { view: UnitView::Frozen, conflicts: UnitConflicts::Allowed },
+        )
+        .unwrap();
+    let frozen = now.clone();
+    list.write_at(30 * 4096, &[3; 4096]).unwrap();
+    now.insert(30);
+    assert_eq!(list.last_stored().unwrap(), Some(end - 1));
+    let in_unit = |unit: &lode::Unit, stored: &_, what: &str| {
+        check(what, stored, &|at| unit.next_stored(&list, at).unwrap(), &|at| unit.next_hole(&list, at).unwrap());
+    };
+    in_unit(&unit, &frozen, "frozen view");
+    let mut own = frozen.clone();
+    assert_eq!(unit.next_changed(&list, 0).unwrap(), None);
+    for block in [3, 4, 6, 71_000, 8_000_000] {
+        unit.write_at(&list, block * 4096, &[4; 4096]).unwrap();
+        own.insert(block);
+    }
+    unit.discard(&list, 70_000 * 4096, 8192).unwrap();
+    own.retain(|block| !(70_000..70_002).contains(block));
+    let changed = |unit: &lode::Unit| {
+        let (mut all, mut at) = (Vec::new(), 0);
+        while let Some(range) = unit.next_changed(&list, at).unwrap() {
+            all.push((range.start, range.end));
+            at = range.end;
+        }
+        all
+    };
+    let changes = [(3, 4), (4, 5), (6, 7), (70_000, 70_002), (71_000, 71_001), (8_000_000, 8_000_001)];
+    in_unit(&unit, &own, "unit");
+    assert_eq!(changed(&unit), changes);
+    unit.barrier(b"").unwrap();
+    in_unit(&unit, &own, "unit with a barrier");
+    assert_eq!(changed(&unit), changes);
+    drop(unit);
+    disk.checkpoint().unwrap();
+    disk.close().unwrap();
+
+    let disk = Disk::open(medium, &quiet()).unwrap();
+    let list = disk.file_list(list.list()).unwrap();
+    assert_eq!(list.last_stored().unwrap(), Some(end - 1));
+    list.discard(9_000_001 * 4096, (end - 9_000_001) * 4096).unwrap();
+    assert_eq!(list.last_stored().unwrap(), Some(9_000_000));
+    list.write_at((end - 1) * 4096, &[1; 4096]).unwrap();
+    check("opened again", &now, &|at| list.next_stored(at).unwrap(), &|at| list.next_hole(at).unwrap());
+    let unit = disk.resume("u").unwrap();
+    check("resumed", &own, &|at| unit.next_stored(&list, at).unwrap(), &|at| unit.next_hole(&list, at).unwrap());
+    unit.abort();
+}
