@@ -6,6 +6,7 @@
 //! * [`platter`], [`crash`], [`chooser`]: all images that a cut may leave, each distinguishable one made once.
 //! * [`enumerate`]: for each cut of a script, every image is opened, checked, and compared; then crashed again.
 //! * [`faults`]: media that fail, lie and rot.
+//! * [`files`]: the file system against a model of one, and its crashes.
 //! * [`history`]: what clients at once were told, judged: serializable, first committer wins, one moment.
 //! * [`marks`]: the branches of the engine that all of this must have reached.
 //!
@@ -17,6 +18,7 @@ pub mod content;
 pub mod crash;
 pub mod enumerate;
 pub mod faults;
+pub mod files;
 pub mod history;
 pub mod marks;
 pub mod model;

@@ -29,7 +29,7 @@ macro_rules! field {
         }
     )*};
 }
-field!(u8, u16, u32, u64, u128);
+field!(u8, u16, u32, u64, u128, i64);
 
 /// Declares a fixed-size struct of the format, with the byte offset beside each field.
 #[doc(hidden)]

@@ -120,6 +120,9 @@ impl Volume {
     pub(crate) fn size(&self) -> Result<u64> {
         let core = self.disk.core.lock();
         let Some(snapshot) = self.at else { return Ok(core.check_list(self.list, 0)?.bytes) };
+        if self.list.0 > snapshot.0 && core.state.is_file_list(self.list) {
+            return Ok(core.check_list(self.list, 0)?.bytes); // It had nothing then.
+        }
         let meta = core.state.meta_at(self.list, snapshot);
         let gone = || Error::new(ErrorKind::NotFound, format!("the snapshot of {} was deleted", self.name));
         Ok(meta.ok_or_else(gone)?.bytes)

@@ -7,22 +7,28 @@ use crate::volume::Volume;
 use std::ops::Range;
 
 impl Unit {
+    /// A volume as the unit's frozen view has it, without what the unit changes. None: it has no such view.
+    pub fn before(&self, volume: &Volume) -> Option<Volume> {
+        Some(volume.clone().seen_by(self.sees()?))
+    }
+
     /// As [`Volume::next_stored`], as the unit sees it.
-    pub fn next_stored(&self, volume: &Volume, offset: u64) -> Result<Option<u64>> {
-        self.seek(volume, false, offset)
+    pub fn next_stored(&self, volume: &Volume, within: Range<u64>) -> Result<Option<u64>> {
+        self.seek(volume, false, within)
     }
 
     /// As [`Volume::next_hole`], as the unit sees it.
-    pub fn next_hole(&self, volume: &Volume, offset: u64) -> Result<Option<u64>> {
-        self.seek(volume, true, offset)
+    pub fn next_hole(&self, volume: &Volume, within: Range<u64>) -> Result<Option<u64>> {
+        self.seek(volume, true, within)
     }
 
-    fn seek(&self, volume: &Volume, hole: bool, offset: u64) -> Result<Option<u64>> {
+    fn seek(&self, volume: &Volume, hole: bool, within: Range<u64>) -> Result<Option<u64>> {
         if volume.is_snapshot() {
-            return if hole { volume.next_hole(offset) } else { volume.next_stored(offset) };
+            return if hole { volume.next_hole(within) } else { volume.next_stored(within) };
         }
         let block_bytes = u64::from(volume.block_bytes());
-        let (first, end) = (offset / block_bytes, self.bytes(volume)?.div_ceil(block_bytes));
+        let end = within.end.min(self.bytes(volume)?).div_ceil(block_bytes);
+        let first = within.start / block_bytes;
         let mut lists: Vec<ListId> = match self.sees() {
             Some(view) => volume.clone().seen_by(view).lists(),
             None => volume.lists(),
@@ -49,7 +55,7 @@ impl Unit {
             }
             base(at, end)?
         };
-        Ok(found.map(|block| (block * block_bytes).max(offset)))
+        Ok(found.map(|block| (block * block_bytes).max(within.start)))
     }
 
     /// The first block from this one on that the unit has changed, written or discarded, as a range of such blocks. None:

@@ -4,6 +4,7 @@ use super::Volume;
 use crate::disk::Inner;
 use crate::error::Result;
 use crate::types::{ListId, index64, len_u64};
+use std::ops::Range;
 
 /// So many blocks are asked in one hold.
 const STEP: u64 = 1024;
@@ -47,9 +48,10 @@ impl Volume {
         layers.chain([self.list]).collect()
     }
 
-    fn seek(&self, hole: bool, offset: u64) -> Result<Option<u64>> {
+    fn seek(&self, hole: bool, within: Range<u64>) -> Result<Option<u64>> {
         let block_bytes = u64::from(self.block_bytes);
-        let range = (offset / block_bytes, self.size()?.div_ceil(block_bytes));
+        let end = within.end.min(self.size()?);
+        let range = (within.start / block_bytes, end.div_ceil(block_bytes));
         let found = self.disk.seek(&self.lists(), hole, range, |first, count| {
             let view = self.view();
             Ok(self
@@ -57,13 +59,13 @@ impl Volume {
                 .which(first, index64(count), |state, block| Ok(view.lookup(state, block)?.is_some()))?
                 .to_vec())
         })?;
-        Ok(found.map(|block| (block * block_bytes).max(offset)))
+        Ok(found.map(|block| (block * block_bytes).max(within.start)))
     }
 
-    /// The first byte from `offset` on that lies in a stored block. None: there is none. Cost: the tables up to there, but
+    /// The first byte of a stretch that lies in a stored block. None: there is none. Cost: the tables up to there, but
     /// nothing for stretches in which nothing is stored.
-    pub fn next_stored(&self, offset: u64) -> Result<Option<u64>> {
-        self.seek(false, offset)
+    pub fn next_stored(&self, within: Range<u64>) -> Result<Option<u64>> {
+        self.seek(false, within)
     }
 
     /// The block that is stored with the largest number. Cost: the tables of one leaf, more if the last ones are empty.
@@ -82,8 +84,8 @@ impl Volume {
         Ok(None)
     }
 
-    /// The first byte from `offset` on that lies in a hole. None: there is none before the end.
-    pub fn next_hole(&self, offset: u64) -> Result<Option<u64>> {
-        self.seek(true, offset)
+    /// The first byte of a stretch that lies in a hole. None: there is none before the end.
+    pub fn next_hole(&self, within: Range<u64>) -> Result<Option<u64>> {
+        self.seek(true, within)
     }
 }

@@ -132,7 +132,7 @@ fn the_next_stored_block_and_the_next_hole_are_found_over_any_distance() {
             assert_eq!(hole(from * 4096 + 7), expected, "{what}: hole from {from}");
         }
     };
-    check("volume", &now, &|at| list.next_stored(at).unwrap(), &|at| list.next_hole(at).unwrap());
+    check("volume", &now, &|at| list.next_stored(at..u64::MAX).unwrap(), &|at| list.next_hole(at..u64::MAX).unwrap());
     let mut unit = disk
         .begin_labelled(
             &lode::UnitLabel { label: "u".into(), ..Default::default() },
@@ -144,7 +144,9 @@ fn the_next_stored_block_and_the_next_hole_are_found_over_any_distance() {
     now.insert(30);
     assert_eq!(list.last_stored().unwrap(), Some(end - 1));
     let in_unit = |unit: &lode::Unit, stored: &_, what: &str| {
-        check(what, stored, &|at| unit.next_stored(&list, at).unwrap(), &|at| unit.next_hole(&list, at).unwrap());
+        check(what, stored, &|at| unit.next_stored(&list, at..u64::MAX).unwrap(), &|at| {
+            unit.next_hole(&list, at..u64::MAX).unwrap()
+        });
     };
     in_unit(&unit, &frozen, "frozen view");
     let mut own = frozen.clone();
@@ -179,8 +181,12 @@ fn the_next_stored_block_and_the_next_hole_are_found_over_any_distance() {
     list.discard(9_000_001 * 4096, (end - 9_000_001) * 4096).unwrap();
     assert_eq!(list.last_stored().unwrap(), Some(9_000_000));
     list.write_at((end - 1) * 4096, &[1; 4096]).unwrap();
-    check("opened again", &now, &|at| list.next_stored(at).unwrap(), &|at| list.next_hole(at).unwrap());
+    check("opened again", &now, &|at| list.next_stored(at..u64::MAX).unwrap(), &|at| {
+        list.next_hole(at..u64::MAX).unwrap()
+    });
     let unit = disk.resume("u").unwrap();
-    check("resumed", &own, &|at| unit.next_stored(&list, at).unwrap(), &|at| unit.next_hole(&list, at).unwrap());
+    check("resumed", &own, &|at| unit.next_stored(&list, at..u64::MAX).unwrap(), &|at| {
+        unit.next_hole(&list, at..u64::MAX).unwrap()
+    });
     unit.abort();
 }

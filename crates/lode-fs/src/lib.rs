@@ -1,0 +1,34 @@
+//! Files and directories on one logical disk, with no journal and no fsck: each operation is one unit.
+#![forbid(unsafe_code)]
+
+mod acl;
+mod attributes;
+mod changes;
+mod check;
+mod commit;
+mod content;
+mod error;
+mod files;
+mod format;
+mod inodes;
+mod io;
+mod locks;
+mod names;
+mod numbers;
+mod op;
+mod transaction;
+mod tree;
+mod types;
+mod view;
+
+pub use attributes::Setting;
+pub use changes::{Became, Difference};
+pub use check::Report;
+pub use commit::Committed;
+pub use error::{Error, ErrorKind, Result};
+pub use files::{FileSystem, MakeOptions};
+pub use format::describe;
+pub use transaction::{Conflicts, Transaction, TransactionInfo};
+pub use tree::New;
+pub use types::{Allocation, Attributes, Caller, Changes, Entry, Ino, Kind, Renaming, Statistics, Time};
+pub use view::View;
