@@ -1,8 +1,8 @@
 //! What can be typed.
 
 use crate::commands::{
-    bench, check, clone, completions, create, diff, export, grow, import, info, inspect, list, map, receive, recluster,
-    repair, reserve, scrub, send, serve, snapshot, unit, volume,
+    bench, check, clone, completions, create, diff, export, fs, grow, import, info, inspect, list, map, mount, receive,
+    recluster, repair, reserve, run, scrub, send, serve, snapshot, txn, unit, volume,
 };
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
@@ -116,6 +116,16 @@ pub enum Command {
     Receive(receive::Arguments),
     /// Serve the volumes over NBD
     Serve(serve::Arguments),
+    /// Make or verify a file system
+    #[command(subcommand)]
+    Fs(fs::Command),
+    /// Mount the file system of a disk
+    Mount(mount::Arguments),
+    /// Run a command whose changes to a mounted file system count together, or not at all
+    Run(run::Arguments),
+    /// List, compare, enter, commit or abort transactions of a mounted file system
+    #[command(subcommand)]
+    Txn(txn::Command),
     /// Print a completion script for a shell
     Completions(completions::Arguments),
     /// Measure, side by side with the raw device
@@ -133,7 +143,17 @@ impl Command {
     /// there, or serve it a second time. All others may be run by that server (see `control`).
     pub fn needs_the_disk_alone(&self) -> bool {
         use Command as C;
-        matches!(self, C::Create(_) | C::Check(_) | C::Repair(_) | C::Serve(_) | C::Bench(_) | C::BenchChild(_))
+        matches!(
+            self,
+            C::Create(_)
+                | C::Check(_)
+                | C::Repair(_)
+                | C::Serve(_)
+                | C::Fs(_)
+                | C::Mount(_)
+                | C::Bench(_)
+                | C::BenchChild(_)
+        )
     }
 }
 
@@ -176,7 +196,9 @@ mod tests {
 
     fn innermost(command: &clap::Command, found: &mut Vec<(String, bool)>) {
         if command.get_subcommands().next().is_none() {
-            let has = command.get_arguments().any(|argument| argument.get_id() == "disk");
+            // Where it is mounted says which disk it is.
+            let named = |argument: &clap::Arg| argument.get_id() == "disk" || argument.get_id() == "directory";
+            let has = command.get_arguments().any(named);
             found.push((command.get_name().to_owned(), has));
         }
         command.get_subcommands().for_each(|command| innermost(command, found));

@@ -25,7 +25,7 @@ const HANDLES_MAX: usize = 1024;
 
 /// The state of a file system that is open.
 pub(crate) struct Files {
-    pub disk: Arc<Disk>,
+    pub disk: Disk,
     pub key: u128,
     inodes: Volume,
     content: Volume,
@@ -100,7 +100,7 @@ impl FileSystem {
     }
 
     /// Makes one: the root, and nothing in it. `Exists`: there is one. The disk may have volumes, too.
-    pub fn make(disk: &Arc<Disk>, options: &MakeOptions) -> Result<()> {
+    pub fn make(disk: &Disk, options: &MakeOptions) -> Result<()> {
         if Self::is_on(disk)? {
             return Err(Error::new(ErrorKind::Exists, "the disk has a file system already"));
         }
@@ -137,8 +137,8 @@ impl FileSystem {
 
     /// Opens the one that the disk has. Finishes what a crash left half-done: inodes without a name go, and lists that are
     /// nobody's. Cost: a look at each list of a large file, none at other files. `NotOurs`, `Damaged`.
-    pub fn open(disk: &Arc<Disk>, now: Time) -> Result<FileSystem> {
-        let none = || Error::new(ErrorKind::NotOurs, "the disk has no file system: `lode mkfs` makes one");
+    pub fn open(disk: &Disk, now: Time) -> Result<FileSystem> {
+        let none = || Error::new(ErrorKind::NotOurs, "the disk has no file system: `lode fs make` makes one");
         let inodes = disk.file_list_named(NAME)?.ok_or_else(none)?;
         let head = read_super(&inodes)?.ok_or_else(none)?;
         let list = |number| disk.file_list(ListId(number));
@@ -163,7 +163,7 @@ impl FileSystem {
     }
 
     /// The disk that it is on.
-    pub fn disk(&self) -> &Arc<Disk> {
+    pub fn disk(&self) -> &Disk {
         &self.files.disk
     }
 
@@ -188,9 +188,9 @@ impl FileSystem {
 }
 
 impl Files {
-    fn new(disk: &Arc<Disk>, key: u128, [inodes, content, orphans, owners]: [Volume; 4]) -> Files {
+    fn new(disk: &Disk, key: u128, [inodes, content, orphans, owners]: [Volume; 4]) -> Files {
         let files = Files {
-            disk: Arc::clone(disk),
+            disk: disk.clone(),
             key,
             inodes,
             content,

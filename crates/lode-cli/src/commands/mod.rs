@@ -10,20 +10,24 @@ pub mod completions;
 pub mod create;
 pub mod diff;
 pub mod export;
+pub mod fs;
 pub mod grow;
 pub mod import;
 pub mod info;
 pub mod inspect;
 pub mod list;
 pub mod map;
+pub mod mount;
 pub mod receive;
 pub mod recluster;
 pub mod repair;
 pub mod reserve;
+pub mod run;
 pub mod scrub;
 pub mod send;
 pub mod serve;
 pub mod snapshot;
+pub mod txn;
 pub mod unit;
 pub mod volume;
 
@@ -54,6 +58,10 @@ pub fn run(command: Command) -> Result<Code> {
         Command::Send(arguments) => send::run(&arguments),
         Command::Receive(arguments) => receive::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Fs(command) => fs::run(&command),
+        Command::Mount(arguments) => mount::run(&arguments),
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Txn(command) => txn::run(&command),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::BenchChild(arguments) => crate::bench::child(&arguments),

@@ -1,0 +1,142 @@
+//! A mounted file system: threads that answer the kernel, and one that tells it what has changed.
+
+use crate::door::{Door, News};
+use crate::node::node;
+use crate::views::Views;
+use fuser::{BackgroundSession, Config, MountOption, Notifier, SessionACL};
+use lode_fs::FileSystem;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// In which order what programs write reaches the file system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// As it is written: what survives a crash is a prefix of what programs did.
+    #[default]
+    Strict,
+    /// The kernel keeps written pages for a while and brings them in an order of its own; `fsync` is needed as on other
+    /// file systems.
+    Relaxed,
+}
+
+/// How a file system is mounted.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// What is mounted, as it is listed.
+    pub source: String,
+    /// In which order it is written.
+    pub order: Order,
+    /// Also other users may use it.
+    pub allow_other: bool,
+    /// Programs run with the rights of their files' owners.
+    pub suid: bool,
+    /// Devices are devices.
+    pub dev: bool,
+    /// No programs are run from it.
+    pub noexec: bool,
+    /// Nothing is changed.
+    pub read_only: bool,
+    /// It is unmounted when this process ends, however that comes.
+    pub auto_unmount: bool,
+    /// So many threads answer.
+    pub threads: usize,
+}
+
+/// A mounted file system.
+pub struct Mount {
+    session: BackgroundSession,
+    views: Arc<Views>,
+    teller: Option<JoinHandle<()>>,
+}
+
+impl Mount {
+    /// Mounts it on a directory.
+    pub fn new(fs: FileSystem, at: &Path, options: &MountOptions) -> io::Result<Mount> {
+        let mut config = Config::default();
+        let either = |so: bool, yes: MountOption, no: MountOption| if so { yes } else { no };
+        config.mount_options = vec![
+            MountOption::FSName(options.source.clone()),
+            MountOption::Subtype("lode".to_owned()),
+            MountOption::DefaultPermissions,
+            either(options.suid, MountOption::Suid, MountOption::NoSuid),
+            either(options.dev, MountOption::Dev, MountOption::NoDev),
+            either(options.read_only, MountOption::RO, MountOption::RW),
+            either(options.noexec, MountOption::NoExec, MountOption::Exec),
+        ];
+        if options.auto_unmount {
+            config.mount_options.push(MountOption::AutoUnmount);
+        }
+        config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
+        config.n_threads = Some(options.threads.max(2));
+        config.clone_fd = true;
+        let views = Arc::new(Views::new(fs));
+        let (news, told) = channel();
+        let relaxed = options.order == Order::Relaxed;
+        let door = Door { views: Arc::clone(&views), relaxed, news: parking_lot::Mutex::new(news) };
+        let session = fuser::spawn_mount(door, at, &config)?;
+        let notifier = session.notifier();
+        let of = Arc::clone(&views);
+        let teller =
+            std::thread::Builder::new().name("lode-teller".to_owned()).spawn(move || tell(&of, &told, &notifier))?;
+        Ok(Mount { session, views, teller: Some(teller) })
+    }
+
+    /// Whether the kernel has unmounted it.
+    pub fn is_over(&self) -> bool {
+        self.session.guard.is_finished()
+    }
+
+    /// Unmounts it, and gives back the file system once everything that was asked before is answered.
+    pub fn unmount(mut self) -> io::Result<FileSystem> {
+        let fs = self.views.fs.clone();
+        let teller = self.teller.take();
+        self.session.umount_and_join()?;
+        if let Some(teller) = teller {
+            let _ = teller.join();
+        }
+        Ok(fs)
+    }
+}
+
+/// Tells the kernel what a transaction has changed, and then who committed it. Ends transactions whose process has ended.
+fn tell(views: &Views, told: &Receiver<News>, notifier: &Notifier) {
+    loop {
+        match told.recv_timeout(Duration::from_millis(200)) {
+            Ok(News { committed, reply }) => {
+                for (directory, name) in &committed.names {
+                    // What the kernel does not know need not be forgotten.
+                    let _ = notifier.inval_entry(node(0, *directory), OsStr::from_bytes(name));
+                    let _ = notifier.inval_inode(node(0, *directory), 0, 0);
+                }
+                for ino in &committed.inodes {
+                    let _ = notifier.inval_inode(node(0, *ino), 0, 0);
+                }
+                reply.data(&crate::control::done(0, b""));
+            }
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => end_orphans(views),
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+/// A transaction that is not kept dies with its process.
+fn end_orphans(views: &Views) {
+    for number in views.numbers() {
+        let Some(open) = views.get(number) else { continue };
+        let kept = || {
+            views.fs.transactions().iter().any(|info| info.number == open.transaction.number() && info.name.is_some())
+        };
+        let pid = i32::try_from(open.pid).ok().and_then(rustix::process::Pid::from_raw);
+        let gone = pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH));
+        if gone && !kept() {
+            views.forget(number);
+            open.transaction.abort();
+        }
+    }
+}
