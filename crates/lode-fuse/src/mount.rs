@@ -96,7 +96,11 @@ impl Mount {
     pub fn unmount(mut self) -> io::Result<FileSystem> {
         let fs = self.views.fs.clone();
         let teller = self.teller.take();
-        self.session.umount_and_join()?;
+        if self.is_over() {
+            self.session.join()?;
+        } else {
+            self.session.umount_and_join()?;
+        }
         if let Some(teller) = teller {
             let _ = teller.join();
         }

@@ -20,12 +20,24 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub(crate) struct CachedBlock {
     checksum: u32,
+    /// Zeros at its end may be lacking.
     bytes: Arc<[u8]>,
 }
 
 impl CachedBlock {
     pub fn new(checksum: u32, bytes: &[u8]) -> CachedBlock {
         CachedBlock { checksum, bytes: Arc::from(bytes) }
+    }
+
+    /// Fills `into`, if it is the block with this checksum.
+    fn copy(&self, checksum: u32, into: &mut [u8]) -> bool {
+        if self.checksum != checksum || self.bytes.len() > into.len() {
+            return false;
+        }
+        let (head, zeros) = into.split_at_mut(self.bytes.len());
+        head.copy_from_slice(&self.bytes);
+        zeros.fill(0);
+        true
     }
 
     /// Whether it is the block with this checksum.
@@ -119,6 +131,13 @@ impl Inner {
         }
     }
 
+    /// Takes a block that was just written into the cache.
+    pub fn remember(&self, place: Location, checksum: u32, stored: &[u8]) {
+        if let Some(cache) = &self.cache {
+            cache.insert(place.0, CachedBlock::new(checksum, stored));
+        }
+    }
+
     /// One block that is in the cache, a hole, or in the open batch: without allocating anything.
     fn read_one(&self, of: View, block: u64, into: &mut [u8]) -> Option<Result<()>> {
         let core = self.core.lock();
@@ -131,12 +150,7 @@ impl Inner {
             return None;
         }
         drop(core);
-        let cached = self
-            .cache
-            .as_ref()?
-            .get(&place.0)
-            .filter(|cached| cached.checksum == checksum && cached.bytes.len() == into.len())?;
-        into.copy_from_slice(&cached.bytes);
+        self.cache.as_ref()?.get(&place.0).filter(|cached| cached.copy(checksum, into))?;
         Some(Ok(()))
     }
 
@@ -192,8 +206,8 @@ impl Inner {
                 }
                 Source::Medium(place, checksum) => {
                     let cached = self.cache.as_ref().and_then(|cache| cache.get(&place.0));
-                    match cached.filter(|cached| cached.checksum == *checksum && cached.bytes.len() == into.len()) {
-                        Some(cached) => into.copy_from_slice(&cached.bytes),
+                    match cached.filter(|cached| cached.copy(*checksum, into)) {
+                        Some(_) => {}
                         None => missing.push((n, *place, *checksum)),
                     }
                 }

@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::records::{Form, ListMeta, Record};
 use crate::ordered::{Row, Staged};
 use crate::planted::{self, Bug};
-use crate::types::{ListId, Location, Lsn, index64, len_u32, len_u64};
+use crate::types::{Kind, ListId, Location, Lsn, index64, len_u32, len_u64};
 use crate::volume::Volume;
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
@@ -28,6 +28,9 @@ use std::sync::Arc;
 
 /// A unit with more new data in memory than this spills it before its commit, which then copies none under the lock.
 const DIRECT_MAX: usize = 256 << 10;
+
+/// Blocks of lists of files that take no more than this are in the cache as soon as they are written.
+const CACHED_MAX: usize = 1024;
 
 /// So often a large commit is prepared again without the lock before it is prepared under it.
 const PATIENCE: u32 = 4;
@@ -493,10 +496,19 @@ impl Unit {
         olds: &mut impl Iterator<Item = Location>,
         kept: &mut impl Iterator<Item = (Location, u32)>,
     ) {
+        let small = core.state.is_file_list(list);
         let mut run = Run::default();
         for ((block, shadow), old) in shadow.blocks.iter().zip(olds) {
             let (place, checksum) = match shadow {
-                Shadow::Data { piece, kind, checksum } => (core.writer.place(self.arena.get(*piece), *kind), *checksum),
+                Shadow::Data { piece, kind, checksum } => {
+                    let stored = self.arena.get(*piece);
+                    let place = core.writer.place(stored, *kind);
+                    // Inodes and directories are read again soon.
+                    if small && *kind == Kind::Raw && stored.len() <= CACHED_MAX {
+                        self.disk.remember(place, *checksum, stored);
+                    }
+                    (place, *checksum)
+                }
                 Shadow::Spilled => core.spilled[&self.id][&(self.spilled_for(list), block)],
                 Shadow::Kept => kept.next().expect("looked up before"),
             };
