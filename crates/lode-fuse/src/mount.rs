@@ -3,16 +3,22 @@
 use crate::door::{Door, News};
 use crate::node::node;
 use crate::views::Views;
-use fuser::{BackgroundSession, Config, MountOption, Notifier, SessionACL};
+use fuser::{BackgroundSession, Config, MountOption, Notifier, Session, SessionACL};
 use lode_fs::FileSystem;
-use std::ffi::OsStr;
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{MountFlags, UnmountFlags, unmount};
+use std::ffi::{CString, OsStr};
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// So long others have who still use it when it is unmounted.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// In which order what programs write reaches the file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,12 +59,14 @@ pub struct Mount {
     session: BackgroundSession,
     views: Arc<Views>,
     teller: Option<JoinHandle<()>>,
+    /// Where it is, if it was mounted without help.
+    point: Option<PathBuf>,
 }
 
-impl Mount {
-    /// Mounts it on a directory.
-    pub fn new(fs: FileSystem, at: &Path, options: &MountOptions) -> io::Result<Mount> {
-        let mut config = Config::default();
+/// What fuser is to do; `helped`: it mounts, too.
+fn config(options: &MountOptions, helped: bool) -> Config {
+    let mut config = Config::default();
+    if helped {
         let either = |so: bool, yes: MountOption, no: MountOption| if so { yes } else { no };
         config.mount_options = vec![
             MountOption::FSName(options.source.clone()),
@@ -69,22 +77,56 @@ impl Mount {
             either(options.read_only, MountOption::RO, MountOption::RW),
             either(options.noexec, MountOption::NoExec, MountOption::Exec),
         ];
-        if options.auto_unmount {
-            config.mount_options.push(MountOption::AutoUnmount);
-        }
-        config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
-        config.n_threads = Some(options.threads.max(2));
-        config.clone_fd = true;
+        config.mount_options.extend(options.auto_unmount.then_some(MountOption::AutoUnmount));
+    }
+    // Ending by itself needs that of fusermount3.
+    config.acl = if options.allow_other || options.auto_unmount { SessionACL::All } else { SessionACL::Owner };
+    config.n_threads = Some(options.threads.max(2));
+    config.clone_fd = true;
+    config
+}
+
+/// Mounts it, and gives back the kernel's end.
+fn mount(at: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
+    let kernel = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let mut flags = MountFlags::empty();
+    flags.set(MountFlags::NOSUID, !options.suid);
+    flags.set(MountFlags::NODEV, !options.dev);
+    flags.set(MountFlags::NOEXEC, options.noexec);
+    flags.set(MountFlags::RDONLY, options.read_only);
+    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    let other = if options.allow_other { ",allow_other" } else { "" };
+    let fd = kernel.as_raw_fd();
+    let data = format!("fd={fd},rootmode=40000,user_id={uid},group_id={gid},default_permissions{other}");
+    let data = CString::new(data).expect("numbers and words");
+    rustix::mount::mount(options.source.as_str(), at, "fuse.lode", flags, data.as_c_str())?;
+    Ok(kernel)
+}
+
+impl Mount {
+    /// Mounts it on a directory: by a call of the kernel for root, by fusermount3 for others.
+    pub fn new(fs: FileSystem, at: &Path, options: &MountOptions) -> io::Result<Mount> {
         let views = Arc::new(Views::new(fs));
         let (news, told) = channel();
         let relaxed = options.order == Order::Relaxed;
         let door = Door { views: Arc::clone(&views), relaxed, news: parking_lot::Mutex::new(news) };
-        let session = fuser::spawn_mount(door, at, &config)?;
+        let direct = rustix::process::geteuid().is_root() && !options.auto_unmount;
+        let (session, point) = if direct {
+            let kernel = mount(at, options)?;
+            let config = config(options, false);
+            let session = Session::from_fd(door, kernel, config.acl, config).and_then(Session::spawn);
+            let session = session.inspect_err(|_| {
+                let _ = unmount(at, UnmountFlags::DETACH);
+            })?;
+            (session, Some(at.canonicalize().unwrap_or_else(|_| at.to_owned())))
+        } else {
+            (fuser::spawn_mount(door, at, &config(options, true))?, None)
+        };
         let notifier = session.notifier();
         let of = Arc::clone(&views);
-        let teller =
-            std::thread::Builder::new().name("lode-teller".to_owned()).spawn(move || tell(&of, &told, &notifier))?;
-        Ok(Mount { session, views, teller: Some(teller) })
+        let teller = std::thread::Builder::new().name("lode-teller".to_owned());
+        let teller = teller.spawn(move || tell(&of, &told, &notifier))?;
+        Ok(Mount { session, views, teller: Some(teller), point })
     }
 
     /// Whether the kernel has unmounted it.
@@ -96,16 +138,39 @@ impl Mount {
     pub fn unmount(mut self) -> io::Result<FileSystem> {
         let fs = self.views.fs.clone();
         let teller = self.teller.take();
-        if self.is_over() {
-            self.session.join()?;
-        } else {
-            self.session.umount_and_join()?;
+        match &self.point {
+            _ if self.is_over() => self.session.join()?,
+            Some(point) => {
+                let connection = rustix::fs::stat(point.as_path()).map(|found| rustix::fs::minor(found.st_dev))?;
+                // Who still uses it gets an error from then on.
+                unmount(point.as_path(), UnmountFlags::empty())
+                    .or_else(|_| unmount(point.as_path(), UnmountFlags::FORCE | UnmountFlags::DETACH))?;
+                let patience = Instant::now() + PATIENCE;
+                while !self.is_over() && Instant::now() < patience {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                if !self.is_over() {
+                    abort(connection)?;
+                }
+                self.session.join()?;
+            }
+            None => self.session.umount_and_join()?,
         }
         if let Some(teller) = teller {
             let _ = teller.join();
         }
         Ok(fs)
     }
+}
+
+/// Ends a connection that other mount namespaces still have.
+fn abort(connection: u32) -> io::Result<()> {
+    let control = Path::new("/sys/fs/fuse/connections");
+    let abort = control.join(connection.to_string()).join("abort");
+    if !abort.exists() {
+        rustix::mount::mount("fusectl", control, "fusectl", MountFlags::empty(), None)?;
+    }
+    std::fs::write(abort, "1")
 }
 
 /// Tells the kernel what a transaction has changed, and then who committed it. Ends transactions whose process has ended.

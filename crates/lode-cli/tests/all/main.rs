@@ -16,6 +16,7 @@ mod import_export;
 mod killed;
 mod lists;
 mod maps;
+mod mounts;
 mod reserve;
 mod serving;
 mod snapshots;

@@ -1,0 +1,299 @@
+//! Mounted file systems, and commands as transactions, with what people have on their machines.
+
+use crate::support::{Scratch, bad, good, json, lode, run, sound, tool, wait};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// A file system that is mounted, until this is dropped.
+struct Mounted {
+    child: Child,
+    disk: PathBuf,
+    at: PathBuf,
+}
+
+impl Mounted {
+    /// On a new disk.
+    fn new(scratch: &Scratch) -> Mounted {
+        let disk = scratch.disk("256MiB");
+        good(lode(&["fs", "make"]).arg(&disk));
+        let at = scratch.path("mnt");
+        fs::create_dir(&at).unwrap();
+        Self::again(&disk, &at, &[])
+    }
+
+    fn again(disk: &Path, at: &Path, more: &[&str]) -> Mounted {
+        assert!(Path::new("/dev/fuse").exists(), "expected /dev/fuse, found none: modprobe fuse");
+        let mut command = lode(&["mount", "--foreground"]);
+        command.arg(disk).arg(at).args(more).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let (mut line, mut all) = (String::new(), String::new());
+        while line != "ready\n" {
+            line.clear();
+            assert!(out.read_line(&mut line).unwrap() > 0, "expected `lode mount` to be ready, found {all:?}");
+            all.push_str(&line);
+        }
+        Mounted { child, disk: disk.to_owned(), at: at.to_owned() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.at.join(name)
+    }
+
+    fn lode(&self, command: &[&str], more: &[&str]) -> Command {
+        let mut lode = lode(command);
+        lode.arg(&self.at).args(more);
+        lode
+    }
+
+    /// `lode run` of a line of shell in the mounted directory.
+    fn shell(&self, options: &[&str], line: &str) -> Command {
+        let mut lode = self.lode(&["run"], options);
+        lode.args(["--", "sh", "-ec", &format!("cd {}; {line}", self.at.display())]);
+        lode
+    }
+
+    fn kill(&mut self) -> (PathBuf, PathBuf) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        (self.disk.clone(), self.at.clone())
+    }
+
+    /// SIGTERM, a clean end, and a sound disk.
+    fn stop(mut self) {
+        let id = rustix::process::Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
+        rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+        let status = wait(&mut self.child, Duration::from_secs(60)).expect("it ends within the deadline");
+        assert!(status.success(), "{status}");
+        good(lode(&["fs", "check"]).arg(&self.disk));
+        sound(&self.disk);
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = tool("umount", "mount").arg("-l").arg(&self.at).stderr(Stdio::null()).status();
+    }
+}
+
+#[test]
+fn files_are_what_programs_made_them_also_when_mounted_again() {
+    let scratch = Scratch::new();
+    let mounted = Mounted::new(&scratch);
+    let at = |name: &str| mounted.path(name);
+    fs::create_dir(at("d")).unwrap();
+    fs::write(at("d/a"), "content").unwrap();
+    fs::hard_link(at("d/a"), at("b")).unwrap();
+    symlink("d/a", at("c")).unwrap();
+    fs::set_permissions(at("b"), fs::Permissions::from_mode(0o640)).unwrap();
+    let sparse = fs::File::create(at("sparse")).unwrap();
+    sparse.write_all_at(b"end", 5 << 30).unwrap();
+    fs::rename(at("d"), at("e")).unwrap();
+    let check = |at: &dyn Fn(&str) -> PathBuf| {
+        assert_eq!(fs::read(at("c")).unwrap_err().kind(), std::io::ErrorKind::NotFound);
+        assert_eq!(fs::read_to_string(at("e/a")).unwrap(), "content");
+        let found = fs::metadata(at("b")).unwrap();
+        assert_eq!((found.nlink(), found.mode() & 0o7777, found.len()), (2, 0o640, 7));
+        let found = fs::metadata(at("sparse")).unwrap();
+        assert_eq!((found.len(), found.blocks()), ((5 << 30) + 3, 8));
+        let mut names: Vec<_> =
+            fs::read_dir(at("")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        assert_eq!(names, ["b", "c", "e", "sparse"]);
+    };
+    check(&at);
+    assert!(good(tool("findmnt", "util-linux").arg(&mounted.at)).contains("fuse.lode"));
+    let (disk, point) = (mounted.disk.clone(), mounted.at.clone());
+    mounted.stop();
+    let mounted = Mounted::again(&disk, &point, &["-o", "relaxed,noexec"]);
+    check(&|name| mounted.path(name));
+    fs::write(mounted.path("late"), "late").unwrap();
+    mounted.stop();
+    let mounted = Mounted::again(&disk, &point, &["--read-only"]);
+    assert_eq!(fs::read_to_string(mounted.path("late")).unwrap(), "late");
+    assert!(fs::write(mounted.path("no"), "").is_err());
+}
+
+#[test]
+fn after_kill_9_a_prefix_of_what_was_done_is_there_and_it_goes_on() {
+    let scratch = Scratch::new();
+    let mut mounted = Mounted::new(&scratch);
+    let at = mounted.at.clone();
+    let writer = std::thread::spawn(move || {
+        (0..).take_while(|n| fs::write(at.join(format!("{n}")), n.to_string()).is_ok()).count()
+    });
+    let until = |name| {
+        while !mounted.path(name).exists() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    until("200");
+    fs::File::open(mounted.path("0")).unwrap().sync_all().unwrap();
+    until("300");
+    let (disk, point) = mounted.kill();
+    let done = writer.join().unwrap();
+    drop(mounted);
+    let mounted = Mounted::again(&disk, &point, &[]);
+    // What was asked for is there; of the rest a prefix: the last one may be there without its content.
+    let names = fs::read_dir(&mounted.at).unwrap().count();
+    assert!((200..=done + 1).contains(&names), "{names} names of {done}");
+    for n in 0..names {
+        let content = fs::read_to_string(mounted.path(&n.to_string())).unwrap();
+        assert!(content == n.to_string() || (n + 1 == names && content.is_empty()), "{n} of {names}: {content:?}");
+    }
+    fs::write(mounted.path("since"), "").unwrap();
+    mounted.stop();
+}
+
+#[test]
+fn a_command_that_fails_leaves_no_trace_and_one_that_succeeds_counts_as_a_whole() {
+    let scratch = Scratch::new();
+    let mounted = Mounted::new(&scratch);
+    fs::write(mounted.path("a"), "old").unwrap();
+    let line = "echo new > a; mkdir d; echo x > d/x; ls -R > list; ! test -e /nowhere; exit 7";
+    assert_eq!(run(&mut mounted.shell(&[], line)).status.code(), Some(7));
+    assert_eq!(run(&mut mounted.shell(&[], "echo new > a; kill -9 $$")).status.code(), Some(137));
+    assert_eq!(
+        (fs::read_to_string(mounted.path("a")).unwrap(), fs::read_dir(&mounted.at).unwrap().count()),
+        ("old".into(), 1)
+    );
+    // Others see nothing of it while it runs.
+    let marker = scratch.path("marker");
+    let line = format!(
+        "echo new > a; mkdir d; echo x > d/x; touch {0}; while test -e {0}; do sleep 0.01; done",
+        marker.display()
+    );
+    let mut child = mounted.shell(&[], &line).spawn().unwrap();
+    while !marker.exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!((fs::read_to_string(mounted.path("a")).unwrap(), mounted.path("d").exists()), ("old".into(), false));
+    fs::remove_file(&marker).unwrap();
+    assert!(wait(&mut child, Duration::from_secs(60)).unwrap().success());
+    assert_eq!(fs::read_to_string(mounted.path("a")).unwrap(), "new\n");
+    assert_eq!(fs::read_to_string(mounted.path("d/x")).unwrap(), "x\n");
+    mounted.stop();
+}
+
+#[test]
+fn who_is_in_the_way_is_named_and_another_try_may_succeed() {
+    let scratch = Scratch::new();
+    let mounted = Mounted::new(&scratch);
+    fs::create_dir(mounted.path("d")).unwrap();
+    fs::write(mounted.path("d/f"), "0").unwrap();
+    let outside = mounted.path("d/f");
+    // The command itself has somebody else change the file, through a descriptor of the mount outside.
+    let marker = scratch.path("marker");
+    let line = format!("touch {0}; while test -e {0}; do sleep 0.01; done; echo mine >> d/f", marker.display());
+    let meddler = std::thread::spawn({
+        let (marker, outside) = (marker.clone(), outside.clone());
+        move || {
+            while !marker.exists() {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            fs::write(&outside, "theirs 0\n").unwrap();
+            fs::remove_file(&marker).unwrap();
+        }
+    });
+    let refused = bad(&mut mounted.shell(&[], &line), 10);
+    meddler.join().unwrap();
+    assert_eq!(refused, "lode: /d/f was changed by others meanwhile\n");
+    assert_eq!(fs::read_to_string(&outside).unwrap(), "theirs 0\n");
+    // Only the first try is disturbed.
+    let once = scratch.path("once");
+    let line = format!("if test -e {}; then echo mine >> d/f; else {line}; fi", once.display());
+    fs::write(&outside, "").unwrap();
+    let meddler = std::thread::spawn({
+        let (marker, outside) = (marker.clone(), outside.clone());
+        move || {
+            while !marker.exists() {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            fs::write(&outside, "theirs 0\n").unwrap();
+            fs::write(once, "").unwrap();
+            fs::remove_file(&marker).unwrap();
+        }
+    });
+    good(&mut mounted.shell(&["--retry", "3"], &line));
+    meddler.join().unwrap();
+    assert_eq!(fs::read_to_string(&outside).unwrap(), "theirs 0\nmine\n");
+    mounted.stop();
+}
+
+#[test]
+fn what_is_kept_can_be_looked_at_gone_on_with_and_committed_or_dropped_also_after_kill_9() {
+    let scratch = Scratch::new();
+    let mut mounted = Mounted::new(&scratch);
+    fs::write(mounted.path("a"), "one\ntwo\n").unwrap();
+    fs::write(mounted.path("gone"), "gone\n").unwrap();
+    good(&mut mounted.shell(&["--keep", "up"], "echo three >> a; rm gone; mkdir d; printf '\\000\\001' > d/binary"));
+    good(&mut mounted.shell(&["--keep", "drop"], "rm a"));
+    bad(&mut mounted.shell(&["--keep", "up"], "true"), 7);
+    let (disk, point) = mounted.kill();
+    let mounted = Mounted::again(&disk, &point, &[]);
+    let listed = good(&mut mounted.lode(&["txn", "list"], &[]));
+    assert_eq!(listed.lines().count(), 3, "{listed}");
+    assert_eq!(good(&mut mounted.lode(&["txn", "diff"], &["up"])), "M a\nA d/\nA d/binary\nD gone\n");
+    let patch = good(&mut mounted.lode(&["txn", "diff"], &["up", "--patch"]));
+    let expected = "--- a/a\n+++ b/a\n@@ -1,2 +1,3 @@\n one\n two\n+three\nA d/\nA d/binary (no text)\n--- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-gone\n";
+    assert_eq!(patch, expected);
+    assert!(mounted.path("gone").exists());
+    let enter = format!("cat {0}/a; echo more > {0}/more", mounted.at.display());
+    assert_eq!(good(&mut mounted.lode(&["txn", "enter"], &["up", "--", "sh", "-c", &enter])), "one\ntwo\nthree\n");
+    good(&mut mounted.lode(&["txn", "abort"], &["drop"]));
+    good(&mut mounted.lode(&["txn", "commit"], &["up"]));
+    assert_eq!(fs::read_to_string(mounted.path("a")).unwrap(), "one\ntwo\nthree\n");
+    assert_eq!(fs::read_to_string(mounted.path("more")).unwrap(), "more\n");
+    assert!(!mounted.path("gone").exists() && mounted.path("d/binary").exists());
+    bad(&mut mounted.lode(&["txn", "commit"], &["up"]), 3);
+    assert_eq!(good(&mut mounted.lode(&["txn", "list"], &[])), "");
+    mounted.stop();
+}
+
+#[test]
+fn a_transaction_ends_with_the_process_that_began_it() {
+    let scratch = Scratch::new();
+    let mounted = Mounted::new(&scratch);
+    let marker = scratch.path("marker");
+    let mut child = mounted.shell(&[], &format!("touch {}; exec sleep 20", marker.display())).spawn().unwrap();
+    while !marker.exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(good(&mut mounted.lode(&["txn", "list"], &[])).lines().count(), 2);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let gone = (0..1000).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        good(&mut mounted.lode(&["txn", "list"], &[])).is_empty()
+    });
+    assert!(gone, "it is still open");
+    mounted.stop();
+}
+
+#[test]
+fn what_cannot_be_mounted_says_why() {
+    let scratch = Scratch::new();
+    let disk = scratch.disk("64MiB");
+    let at = scratch.path("mnt");
+    fs::create_dir(&at).unwrap();
+    let refused = |arguments: &[&str], code| bad(lode(&["mount"]).arg(&disk).arg(&at).args(arguments), code);
+    assert!(refused(&["--foreground"], 8).contains("the disk has no file system: `lode fs make` makes one"));
+    assert!(bad(lode(&["fs", "check"]).arg(&disk), 8).contains("no file system"));
+    good(lode(&["fs", "make"]).arg(&disk));
+    assert!(bad(lode(&["fs", "make"]).arg(&disk), 7).contains("has a file system already"));
+    assert!(refused(&["-o", "nonsense"], 2).contains("-o nonsense: there is no such option"));
+    bad(lode(&["mount", "--foreground"]).arg(&disk).arg(scratch.path("nowhere")), 3);
+    bad(lode(&["run"]).arg(&at).args(["--", "true"]), 3);
+    let mounted = Mounted::again(&disk, &at, &[]);
+    assert!(refused(&["--foreground"], 4).contains("disk.lode"));
+    // Volumes and files share the disk.
+    good(lode(&["volume", "create"]).arg(&disk).args(["data", "--size", "1MiB"]));
+    assert_eq!(json(lode(&["volume", "list"]).arg(&disk).arg("--json")).as_array().unwrap().len(), 1);
+    mounted.stop();
+}
