@@ -32,6 +32,9 @@ missing_packages() {
     command -v qemu-img >/dev/null || echo qemu-utils
     command -v mkfs.ext4 >/dev/null && command -v debugfs >/dev/null || echo e2fsprogs
     python_with_nbd >/dev/null || echo python3-libnbd
+    command -v fusermount3 >/dev/null || echo fuse3
+    command -v cc >/dev/null || echo gcc libc6-dev
+    command -v make >/dev/null || echo make
 }
 
 install_missing() {
@@ -65,15 +68,16 @@ lode() { "$LODE" "$@"; }
 # --- scratch space and processes, taken down in all cases ----------------------------------------------
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/lode-demo.XXXXXX")
-server='' import='' copy='' client=''
+server='' import='' copy='' client='' mounted=''
 
 end() {
     local code=$? process
     trap - EXIT
-    for process in $client $copy $import $server; do
+    for process in $client $copy $import $server $mounted; do
         kill -9 "$process" 2>/dev/null || true
         wait "$process" 2>/dev/null || true
     done
+    if mountpoint -q "$work/mnt" || [ -n "$mounted" ]; then umount -l "$work/mnt" 2>/dev/null || true; fi
     rm -rf "$work"
     [ $code = 0 ] || printf '\ndemo: FAILED (exit code %s)\n' $code >&2
     exit $code
@@ -197,6 +201,88 @@ run lode import disk.lode image second.ext4
 run lode export disk.lode image out.ext4
 run cmp second.ext4 out.ext4
 
+# --- files, and commands as transactions ---------------------------------------------------------------
+
+# A source tree that is on every machine that has built lode: that of zstd.
+source_tree() {
+    local crate
+    cargo fetch --quiet --locked --manifest-path "$root/Cargo.toml"
+    for crate in "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*/zstd-sys-*/zstd; do
+        [ -d "$crate/lib" ] && { echo "$crate"; return; }
+    done
+    fail "expected the source of zstd among the dependencies that cargo has fetched, found none"
+}
+
+mount_it() {
+    "$LODE" mount files.lode mnt --foreground >mounted.log &
+    mounted=$!
+    until grep -q '^ready' mounted.log; do
+        kill -0 $mounted 2>/dev/null || fail "expected lode mount to be ready: $(cat mounted.log)"
+        sleep 0.02
+    done
+    note "$(head -1 mounted.log)"
+}
+
+unmount_it() {
+    kill -TERM $mounted
+    wait $mounted
+    mounted=''
+}
+
+say "Files: make a file system, mount it, and unpack a source tree"
+run lode create files.lode --size 1GiB
+run lode fs make files.lode
+mkdir mnt
+mount_it
+tar cf - -C "$(source_tree)" . | { mkdir mnt/zstd; tar xf - -C mnt/zstd; }
+note "$(find mnt/zstd -type f | wc -l) files"
+cat >mnt/zstd/Makefile <<'MAKE'
+objects = $(patsubst %.c,%.o,$(wildcard lib/common/*.c lib/compress/*.c lib/decompress/*.c))
+libzstd.a: $(objects)
+	ar rc $@ $^
+%.o: %.c
+	$(CC) -O0 -DZSTD_DISABLE_ASM -c $< -o $@
+install: libzstd.a
+	mkdir -p ../usr/lib ../usr/include
+	cp libzstd.a ../usr/lib
+	cp lib/zstd.h ../usr/include
+MAKE
+before=$(cd mnt && find . | sort | md5sum)
+
+say "A build that fails half-way leaves no trace"
+echo '#error this file cannot be compiled' >broken.c
+note '$ lode run mnt -- sh -c "make && make install", with a file in it that cannot be compiled'
+if lode run mnt -- sh -c 'cp broken.c mnt/zstd/lib/decompress/zz.c && make -s -j2 -C mnt/zstd && make -s -C mnt/zstd install' 2>/dev/null; then
+    fail "expected the build to fail"
+fi
+[ "$before" = "$(cd mnt && find . | sort | md5sum)" ] || fail "expected no trace of the failed build, found one"
+note "the tree is as it was: $(find mnt -name '*.o' | wc -l) object files"
+
+say "One that succeeds counts all at once; first only kept, to be looked at"
+run lode run mnt --keep build -- sh -c 'make -s -j2 -C mnt/zstd && make -s -C mnt/zstd install'
+[ ! -e mnt/usr ] || fail "expected nobody to see it yet"
+lode txn diff mnt build >changes
+note "$(wc -l <changes) changes, such as"; tail -3 changes | sed 's/^/      /'
+run lode txn commit mnt build
+run ls mnt/usr/lib mnt/usr/include
+
+say "kill -9 of the mount in the middle of a third; mount it again"
+"$LODE" run mnt -- sh -c 'cd mnt/zstd && rm -rf lib && for n in $(seq 100000); do echo $n >file$n; done' 2>/dev/null &
+client=$!
+sleep 1
+kill -9 $mounted
+wait $mounted 2>/dev/null || true
+kill $client 2>/dev/null || true
+wait $client 2>/dev/null || true
+client=''
+mount_it
+[ -e mnt/zstd/lib/zstd.h ] && [ ! -e mnt/zstd/file1 ] || fail "expected the third to have left no trace, found one"
+[ -e mnt/usr/lib/libzstd.a ] || fail "expected what was committed, found it gone"
+note "nothing torn: the library is there, the third left no trace"
+unmount_it
+run lode fs check files.lode
+run lode check files.lode
+
 say "Try next"
 cat <<'NEXT'
    lode create my.lode --size 10GiB
@@ -206,6 +292,8 @@ cat <<'NEXT'
    qemu-img convert -n your.qcow2 -O raw 'nbd+unix:///data?socket=/tmp/lode.sock'
    qemu-system-x86_64 ... -drive 'file=nbd+unix:///data?socket=/tmp/lode.sock,format=raw'
    kill -9 %1 whenever you like, and serve it again
+   lode fs make my.lode && lode mount my.lode /mnt
+   lode run /mnt --keep try -- any-program; lode txn diff /mnt try --patch
    lode bench commit1              # side by side with the raw device
    lode --help                     # everything else; README.md for the library
 NEXT

@@ -373,10 +373,10 @@ impl Files {
     pub fn reap(&self, ino: Ino, now: Time) -> Result<()> {
         let mut op = self.change(&[ino]);
         op.frees = true;
-        let inode = op.find_inode(ino)?;
-        if let Some(inode) = inode.filter(|inode| inode.head.links == 0)
-            && !self.held.lock().contains_key(&ino)
-        {
+        if let Some(inode) = op.find_inode(ino)?.filter(|inode| inode.head.links == 0) {
+            if self.held.lock().contains_key(&ino) {
+                return Ok(()); // It goes with who holds it.
+            }
             op.remove(inode, now)?;
         }
         op.stage(Which::Orphans, ino.0, None);

@@ -234,6 +234,8 @@ impl Door {
                     Question::Commit(_) => {
                         let committed = open.transaction.commit(now())?;
                         views.forget(*number);
+                        // A command that succeeds is durable.
+                        views.fs.sync()?;
                         return Ok(Answered::Later(committed));
                     }
                     Question::Keep(_, name) => open.transaction.keep(name)?,

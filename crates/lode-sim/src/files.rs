@@ -36,6 +36,10 @@ pub struct Counts {
     pub full: u64,
     /// Crashed disks checked.
     pub checked: u64,
+    /// Transactions committed.
+    pub committed: u64,
+    /// Transactions in conflict.
+    pub conflicts: u64,
 }
 
 /// Runs a seed and crashes it at every point of its trace, or at as many as `budget` images allow.
@@ -47,7 +51,14 @@ pub fn enumerate(seed: u64, budget: u64) -> Result<Counts, String> {
         result.map(|()| recording)
     })
     .map_err(told)?;
-    let mut counts = Counts { runs: 1, ops: wide(recording.notes.len()), full: recording.full, ..Counts::default() };
+    let mut counts = Counts {
+        runs: 1,
+        ops: wide(recording.notes.len()),
+        full: recording.full,
+        committed: recording.committed,
+        conflicts: recording.conflicts,
+        ..Counts::default()
+    };
     let mut rng = Rng::new(mix(seed, 0xC2A5));
     let class = CrashClass {
         tear: rng.percent(60),

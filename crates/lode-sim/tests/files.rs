@@ -1,4 +1,5 @@
-//! The file system against the model, and its crashes.
+//! The file system against the model, and its crashes. More: `FILES_SEED=1000 FILES_COUNT=500 cargo test --release -p lode-sim
+//! --test files -- --nocapture`.
 #![allow(clippy::unwrap_used)]
 #![cfg(not(feature = "explore"))]
 
@@ -8,7 +9,7 @@ use lode_sim::files::{Counts, enumerate};
 fn after_every_crash_the_tree_is_what_it_was_after_some_operation() {
     let (first, count) = match std::env::var("FILES_SEED") {
         Ok(seed) => (seed.parse().unwrap(), std::env::var("FILES_COUNT").map_or(1, |count| count.parse().unwrap())),
-        Err(_) => (0, 60),
+        Err(_) => (0, 80),
     };
     let mut all = Counts::default();
     for seed in first..first + count {
@@ -19,6 +20,9 @@ fn after_every_crash_the_tree_is_what_it_was_after_some_operation() {
         all.images += counts.images;
         all.full += counts.full;
         all.checked += counts.checked;
+        all.committed += counts.committed;
+        all.conflicts += counts.conflicts;
     }
     println!("{all:?}");
+    assert!(count < 80 || all.states >= 50_000 && all.committed > 50 && all.conflicts > 50, "{all:?}");
 }

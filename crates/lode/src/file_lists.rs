@@ -6,7 +6,7 @@ use crate::disk::options::VolumeOptions;
 use crate::disk::volumes::most_bytes;
 use crate::disk::{Core, Inner};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::records::{Form, ListMeta};
+use crate::format::records::{Form, ListMeta, ListState};
 use crate::types::{ListId, Lsn};
 use crate::volume::Volume;
 use std::sync::Arc;
@@ -21,7 +21,8 @@ impl Disk {
         self.inner().create_file_list(name, options)
     }
 
-    /// A list that was made by [`Disk::create_file_list`]. `NotFound`.
+    /// A list that was made by [`Disk::create_file_list`]; also one that was deleted, as long as a unit or a snapshot sees it.
+    /// `NotFound`.
     pub fn file_list(&self, list: ListId) -> Result<Volume> {
         self.inner().file_list(list)
     }
@@ -55,7 +56,10 @@ impl Inner {
 
     pub fn file_list(self: &Arc<Self>, list: ListId) -> Result<Volume> {
         let core = self.core.lock();
-        let meta = core.file_list(list)?;
+        // One that was deleted may still be seen by a unit.
+        let hidden = core.state.lists.get(&list).map(|list| &list.meta);
+        let hidden = hidden.filter(|meta| meta.form == Form::File && meta.state == ListState::Hidden);
+        let meta = hidden.map_or_else(|| core.file_list(list), Ok)?;
         Ok(Volume::new(Arc::clone(self), list, &core.state.label(list), meta.block_bytes(), meta.compression))
     }
 

@@ -2,7 +2,7 @@
 
 use crate::rng::{hash_bytes, mix, narrow, wide};
 use lode_fs::{ErrorKind, Kind, Renaming, Time};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Names an inode of the model; the root is 0.
 pub type Node = usize;
@@ -24,6 +24,10 @@ pub struct Inode {
     pub accessed: Time,
     pub modified: Time,
     pub changed: Time,
+    /// Counts changes of its content and attributes.
+    pub version: u64,
+    /// Counts changes of its entries and of the number of its names.
+    pub turns: u64,
 }
 
 /// All of it.
@@ -31,6 +35,8 @@ pub struct Inode {
 pub struct Tree {
     pub inodes: BTreeMap<Node, Inode>,
     next: Node,
+    /// Names that were given, taken away, or that mean something else.
+    pub noted: BTreeSet<(Node, Vec<u8>)>,
 }
 
 type Done<T = ()> = Result<T, ErrorKind>;
@@ -51,6 +57,8 @@ impl Inode {
             accessed: now,
             modified: now,
             changed: now,
+            version: 1,
+            turns: 0,
         }
     }
 }
@@ -58,7 +66,63 @@ impl Inode {
 impl Tree {
     /// With nothing but a root.
     pub fn new(now: Time) -> Tree {
-        Tree { inodes: BTreeMap::from([(0, Inode::new(Kind::Directory, 0o755, now))]), next: 1 }
+        let inodes = BTreeMap::from([(0, Inode::new(Kind::Directory, 0o755, now))]);
+        Tree { inodes, next: 1, noted: BTreeSet::new() }
+    }
+
+    /// The same as a transaction begins with it: what that makes has numbers of its own.
+    pub fn begun(&self, transaction: usize) -> Tree {
+        Tree { inodes: self.inodes.clone(), next: transaction * 1_000_000, noted: BTreeSet::new() }
+    }
+
+    /// What a transaction that began with `base` and has made `own` of it makes of this. None: it is in conflict.
+    pub fn merged(&self, base: &Tree, own: &Tree) -> Option<Tree> {
+        for (directory, name) in own.noted.iter().filter(|(directory, _)| base.inodes.contains_key(directory)) {
+            let meaning = |tree: &Tree| {
+                let directory = tree.inodes.get(directory).filter(|directory| directory.names > 0)?;
+                Some(directory.entries.get(name).copied())
+            };
+            if meaning(base) != meaning(self) {
+                return None;
+            }
+        }
+        let mut merged = self.clone();
+        for (node, before) in &base.inodes {
+            let mine = &own.inodes[node];
+            if (mine.version, mine.turns) == (before.version, before.turns) {
+                continue;
+            }
+            let now = self.inodes.get(node)?;
+            let touched = mine.version != before.version;
+            let emptied = mine.names == 0 && mine.kind == Kind::Directory;
+            if (touched && now.version != before.version) || (emptied && now.turns != before.turns) {
+                return None;
+            }
+            let mut inode = if touched { mine.clone() } else { now.clone() };
+            if (now.version, now.turns) == (before.version, before.turns) {
+                merged.inodes.insert(*node, mine.clone());
+                continue;
+            }
+            inode.names = now.names + mine.names - before.names;
+            inode.turns = now.turns + 1;
+            inode.version = if touched { mine.version } else { now.version };
+            inode.changed = now.changed.max(mine.changed);
+            inode.parent = if mine.parent == before.parent { now.parent } else { mine.parent };
+            if inode.kind == Kind::Directory {
+                inode.modified = now.modified.max(mine.modified);
+                inode.entries = now.entries.clone();
+                for (_, name) in own.noted.iter().filter(|(directory, _)| directory == node) {
+                    match mine.entries.get(name) {
+                        Some(entry) => drop(inode.entries.insert(name.clone(), *entry)),
+                        None => drop(inode.entries.remove(name)),
+                    }
+                }
+            }
+            merged.inodes.insert(*node, inode);
+        }
+        let made = own.inodes.iter().filter(|(node, _)| !base.inodes.contains_key(node));
+        merged.inodes.extend(made.map(|(node, inode)| (*node, inode.clone())));
+        Some(merged)
     }
 
     pub fn get(&self, node: Node) -> &Inode {
@@ -99,6 +163,11 @@ impl Tree {
     fn turned(&mut self, directory: Node, now: Time) {
         let directory = self.at(directory);
         (directory.modified, directory.changed) = (now, now);
+        directory.turns += 1;
+    }
+
+    fn note(&mut self, directory: Node, name: &[u8]) {
+        self.noted.insert((directory, name.to_vec()));
     }
 
     pub fn make(&mut self, directory: Node, name: &[u8], mut inode: Inode, now: Time) -> Done<Node> {
@@ -115,6 +184,7 @@ impl Tree {
         self.next += 1;
         self.inodes.insert(node, inode);
         self.at(directory).entries.insert(name.to_vec(), node);
+        self.note(directory, name);
         self.turned(directory, now);
         Ok(node)
     }
@@ -128,8 +198,11 @@ impl Tree {
             return Err(ErrorKind::Exists);
         }
         self.at(directory).entries.insert(name.to_vec(), node);
+        self.note(directory, name);
         self.turned(directory, now);
         self.at(node).names += 1;
+        self.at(node).turns += 1;
+        self.at(node).parent = directory;
         self.at(node).changed = now;
         Ok(())
     }
@@ -137,6 +210,7 @@ impl Tree {
     /// One name less.
     fn lose(&mut self, node: Node, now: Time) {
         self.at(node).names -= 1;
+        self.at(node).turns += 1;
         self.at(node).changed = now;
     }
 
@@ -145,6 +219,7 @@ impl Tree {
         if self.get(node).kind == Kind::Directory {
             return Err(ErrorKind::IsDirectory);
         }
+        self.note(directory, name);
         self.at(directory).entries.remove(name);
         self.turned(directory, now);
         self.lose(node, now);
@@ -159,6 +234,7 @@ impl Tree {
         if !self.get(node).entries.is_empty() {
             return Err(ErrorKind::NotEmpty);
         }
+        self.note(directory, name);
         self.at(directory).entries.remove(name);
         self.turned(directory, now);
         self.lose(node, now);
@@ -209,9 +285,9 @@ impl Tree {
                 (self.at(node).parent, self.at(target).parent) = (to, from);
                 for node in [node, target] {
                     self.at(node).changed = now;
+                    self.at(node).turns += 1;
                 }
-                self.turned(from, now);
-                self.turned(to, now);
+                self.both_turned((from, name), (to, new), now);
                 return Ok(());
             }
             match (is_directory(self, node), is_directory(self, target)) {
@@ -226,14 +302,24 @@ impl Tree {
         self.at(to).entries.insert(new.to_vec(), node);
         self.at(node).parent = to;
         self.at(node).changed = now;
-        self.turned(from, now);
-        self.turned(to, now);
+        self.at(node).turns += 1;
+        self.both_turned((from, name), (to, new), now);
         Ok(())
+    }
+
+    fn both_turned(&mut self, from: (Node, &[u8]), to: (Node, &[u8]), now: Time) {
+        self.note(from.0, from.1);
+        self.note(to.0, to.1);
+        self.turned(from.0, now);
+        if from.0 != to.0 {
+            self.turned(to.0, now);
+        }
     }
 
     fn file(&mut self, node: Node, now: Time) -> &mut Inode {
         let inode = self.at(node);
         (inode.modified, inode.changed) = (now, now);
+        inode.version += 1;
         inode
     }
 
@@ -271,6 +357,7 @@ impl Tree {
         let inode = self.at(node);
         change(inode);
         inode.changed = now;
+        inode.version += 1;
     }
 
     /// What is without a name and `keep` does not want is forgotten.

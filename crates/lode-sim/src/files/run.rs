@@ -6,8 +6,8 @@ use crate::rng::{Rng, narrow, wide};
 use crate::trace::{Erased, TraceOp, TracingMedium};
 use lode::{Disk, FormatOptions, OpenOptions};
 use lode_fs::{
-    Allocation, Attributes, Caller, Changes, ErrorKind, FileSystem, Ino, Kind, MakeOptions, New, Renaming, Setting,
-    Time, View,
+    Allocation, Attributes, Caller, Changes, Conflicts, ErrorKind, FileSystem, Ino, Kind, MakeOptions, New, Renaming,
+    Setting, Time, Transaction, View,
 };
 use lode_media::{Geometry, Medium};
 use std::collections::BTreeMap;
@@ -37,6 +37,9 @@ pub struct Recording {
     pub words: Vec<String>,
     /// Operations refused for want of space.
     pub full: u64,
+    /// Transactions that were committed, and such as were in conflict.
+    pub committed: u64,
+    pub conflicts: u64,
 }
 
 impl Recording {
@@ -94,6 +97,19 @@ struct Run {
     now: i64,
     flushed: usize,
     recording: Recording,
+    transactions: Vec<Open>,
+    begun: usize,
+}
+
+/// A transaction that is open.
+struct Open {
+    transaction: Transaction,
+    base: Tree,
+    /// What the run has beside it.
+    view: Option<View>,
+    tree: Tree,
+    inos: BTreeMap<Node, Ino>,
+    held: BTreeMap<Node, u64>,
 }
 
 type Step<T = ()> = Result<T, String>;
@@ -121,6 +137,8 @@ pub fn run(setup: &Setup) -> (Step, Recording) {
         now: 1,
         flushed: 0,
         recording: Recording::default(),
+        transactions: Vec::new(),
+        begun: 0,
     };
     let result = run.all();
     let mut recording = std::mem::take(&mut run.recording);
@@ -179,13 +197,86 @@ impl Run {
         for n in 0..self.setup.ops {
             let start = self.medium.ops().len();
             self.now += 1;
-            let what = self.step().map_err(|words| format!("operation {n}: {words}"))?;
+            let what = self.somewhere().map_err(|words| format!("operation {n}: {words}"))?;
             self.note(start, &format!("{n}: {what}")).map_err(|words| format!("operation {n}, {what}: {words}"))?;
         }
         self.compare()?;
         let report = self.fs().check(&mut |_, _| std::ops::ControlFlow::Continue(())).map_err(wrong)?;
         let problems = report.expect("not ended").problems;
         if problems.is_empty() { Ok(()) } else { Err(format!("check finds {problems:?}")) }
+    }
+
+    /// A step on what is committed or in a transaction; or one begins or ends.
+    fn somewhere(&mut self) -> Step<String> {
+        let open = wide(self.transactions.len());
+        let at = if open > 0 { narrow(self.rng.below(open)) } else { 0 };
+        match self.rng.below(100) {
+            0..5 if open < 3 => {
+                let transaction = self.fs().begin(Conflicts::Changed, Time(self.now));
+                let transaction = match transaction {
+                    Err(error) if error.kind() == ErrorKind::Full => return Ok("no space to begin".to_owned()),
+                    other => other.map_err(wrong)?,
+                };
+                self.begun += 1;
+                self.transactions.push(Open {
+                    view: Some(transaction.holding_view()),
+                    transaction,
+                    base: self.tree.clone(),
+                    tree: self.tree.begun(self.begun),
+                    inos: self.inos.clone(),
+                    held: BTreeMap::new(),
+                });
+                Ok("begin".to_owned())
+            }
+            5..8 if open > 0 => self.commit(at),
+            8..9 if open > 0 => {
+                self.transactions.remove(at).transaction.abort();
+                Ok("abort".to_owned())
+            }
+            9..45 if open > 0 => {
+                self.swap(at);
+                let done = self.step();
+                let base = &self.transactions[at].base.inodes;
+                let held = &self.held;
+                self.tree.forget(|node| held.contains_key(&node) || base.contains_key(&node));
+                let tree = &self.tree;
+                self.inos.retain(|node, _| tree.inodes.contains_key(node));
+                let differs = self.rng.percent(3).then(|| self.compare());
+                self.swap(at);
+                differs.transpose()?;
+                Ok(format!("in a transaction: {}", done?.trim_end_matches("flushed")))
+            }
+            _ => self.step(),
+        }
+    }
+
+    /// Changes places with a transaction.
+    fn swap(&mut self, at: usize) {
+        let open = &mut self.transactions[at];
+        std::mem::swap(&mut self.view, &mut open.view);
+        std::mem::swap(&mut self.tree, &mut open.tree);
+        std::mem::swap(&mut self.inos, &mut open.inos);
+        std::mem::swap(&mut self.held, &mut open.held);
+    }
+
+    fn commit(&mut self, at: usize) -> Step<String> {
+        let open = self.transactions.remove(at);
+        let right = self.tree.merged(&open.base, &open.tree);
+        match (open.transaction.commit(Time(self.now)), right) {
+            (Ok(_), Some(merged)) => {
+                self.tree.inodes = merged.inodes;
+                self.inos.extend(open.inos);
+                self.recording.committed += 1;
+                Ok("commit".to_owned())
+            }
+            (Err(error), None) if error.kind() == ErrorKind::Conflict => {
+                self.recording.conflicts += 1;
+                Ok("conflict".to_owned())
+            }
+            (found, right) => {
+                Err(format!("a commit gave {found:?}, expected {}", if right.is_some() { "one" } else { "a conflict" }))
+            }
+        }
     }
 
     fn note(&mut self, start: usize, words: &str) -> Step {
@@ -444,6 +535,9 @@ impl Run {
                 "maintain".to_owned()
             }
             _ => {
+                if !self.transactions.is_empty() {
+                    return Ok("nothing".to_owned());
+                }
                 drop(view);
                 self.close()?;
                 self.held.clear();
