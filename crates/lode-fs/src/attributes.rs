@@ -142,7 +142,7 @@ impl View {
 
     /// The same, and it is held as if it had been found by name.
     pub fn hold(&self, ino: Ino) -> Result<Attributes> {
-        self.look(&[ino], |op| Ok(self.hand_out(&op.inode(ino)?)))
+        self.look_for(&[ino], |op| op.inode(ino))
     }
 
     /// Changes attributes in one step. `TooLarge`, `IsDirectory`, `Invalid`.

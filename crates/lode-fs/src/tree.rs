@@ -98,17 +98,16 @@ impl View {
         if name.len() > crate::names::NAME_MAX {
             check_name(name)?;
         }
-        self.look(&[directory], |op| {
+        self.look_for(&[directory], |op| {
             let directory = op.inode(directory)?.directory()?;
-            let found = match name {
-                b"." => directory,
-                b".." => op.inode(Ino(directory.head.parent))?,
+            match name {
+                b"." => Ok(directory),
+                b".." => op.inode(Ino(directory.head.parent)),
                 name => match op.find_name(&directory, name)? {
-                    Some(named) => op.inode(named.ino)?,
-                    None => return Err(none()),
+                    Some(named) => op.inode(named.ino),
+                    None => Err(none()),
                 },
-            };
-            Ok(self.hand_out(&found))
+            }
         })
     }
 

@@ -51,6 +51,36 @@ impl View {
         inode.attributes()
     }
 
+    /// Looks for an inode and hands it out. Where the look is repeated, only what the last one found is held.
+    pub(crate) fn look_for(
+        &self,
+        inodes: &[Ino],
+        mut find: impl FnMut(&Op<'_>) -> Result<Inode>,
+    ) -> Result<Attributes> {
+        let mut given = None;
+        self.look(inodes, |op| {
+            if let Some(before) = given.take() {
+                self.let_go(before, 1);
+            }
+            let inode = find(op)?;
+            given = Some(inode.ino());
+            Ok(self.hand_out(&inode))
+        })
+    }
+
+    /// One that was handed out so often is not any more. Whether nobody else holds it.
+    fn let_go(&self, ino: Ino, times: u64) -> bool {
+        self.held(|held| {
+            let Some(count) = held.get_mut(&ino) else { return false };
+            *count = count.saturating_sub(times);
+            let last = *count == 0;
+            if last {
+                held.remove(&ino);
+            }
+            last
+        })
+    }
+
     fn held<T>(&self, with: impl FnOnce(&mut std::collections::HashMap<Ino, u64>) -> T) -> T {
         match &self.txn {
             None => with(&mut self.files.held.lock()),
@@ -64,16 +94,7 @@ impl View {
 
     /// Lets go of an inode that was handed out `times` times. Without a name and held by nobody it is gone.
     pub fn release(&self, ino: Ino, times: u64, now: Time) -> Result<()> {
-        let gone = self.held(|held| {
-            let Some(count) = held.get_mut(&ino) else { return false };
-            *count = count.saturating_sub(times);
-            if *count == 0 {
-                held.remove(&ino);
-                return true;
-            }
-            false
-        });
-        if !gone {
+        if !self.let_go(ino, times) {
             return Ok(());
         }
         let nameless = self.look(&[ino], |op| Ok(op.find_inode(ino)?.is_some_and(|inode| inode.head.links == 0)))?;

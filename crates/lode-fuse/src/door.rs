@@ -253,7 +253,15 @@ impl Door {
         }))
     }
 
-    fn control(&self, request: &Request, question: Result<Question, String>, size: u32, reply: ReplyXattr) {
+    /// `within`: the transaction that who asks is in.
+    fn control(
+        &self,
+        request: &Request,
+        within: u64,
+        question: Result<Question, String>,
+        size: u32,
+        reply: ReplyXattr,
+    ) {
         let question = match question {
             Ok(question) => question,
             Err(why) => return sized(reply, size, Ok(control::refused(Errno::EINVAL.code(), &why))),
@@ -261,6 +269,10 @@ impl Door {
         // Who asks how long the answer is gets the most that it can be: nothing is done for that.
         if size == 0 {
             return reply.size(1 << 16);
+        }
+        if within != 0 && matches!(question, Question::Begin(_)) {
+            let why = format!("this is transaction {within} already: there are none within one");
+            return sized(reply, size, Ok(control::refused(Errno::EOPNOTSUPP.code(), &why)));
         }
         if let Some(number) = question.about().filter(|number| !self.may(request, *number)) {
             return sized(reply, size, Ok(no_transaction(number)));
@@ -633,7 +645,8 @@ impl Filesystem for Door {
 
     fn getxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         if let Some(question) = Question::of(name.as_bytes()) {
-            return self.control(request, question, size, reply);
+            let (within, _) = parts(ino);
+            return self.control(request, within, question, size, reply);
         }
         sized(reply, size, self.at(ino).and_then(|(_, view, ino)| told(view.attribute(ino, name.as_bytes()))));
     }
