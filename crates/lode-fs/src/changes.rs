@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::inodes::Inode;
 use crate::op::{Op, Seen};
-use crate::transaction::{Guard, Transaction};
+use crate::transaction::Transaction;
 use crate::types::{Ino, Kind};
 use std::collections::BTreeMap;
 
@@ -65,9 +65,8 @@ impl Transaction {
     /// What it has changed so far, ordered by path. A file that has several names is told by one of them. Cost: reads what it
     /// changed, and the directories on the way there.
     pub fn differences(&self) -> Result<Vec<Difference>> {
-        let look = || Guard::Look(self.txn.unit.read());
-        let own = Op::new(&self.files, Seen::Beside(look()));
-        let base = Op::new(&self.files, Seen::Before(look()));
+        let own = Op::new(&self.files, Seen::Beside(self.txn.look()));
+        let base = Op::new(&self.files, self.txn.before());
         let state = self.txn.state.lock();
         let mut all: BTreeMap<Vec<u8>, (Became, bool)> = BTreeMap::new();
         let mut paths: BTreeMap<(Ino, bool), Option<Vec<u8>>> = BTreeMap::new();

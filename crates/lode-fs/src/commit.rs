@@ -14,9 +14,10 @@ use crate::format::{BLOCK, FIRST, SHARE};
 use crate::inodes::Inode;
 use crate::names::Named;
 use crate::op::{Op, Seen, Staged, u64_of};
-use crate::transaction::{Guard, State, Transaction, Txn};
+use crate::transaction::{State, Transaction, Txn, ended};
 use crate::types::{Ino, Time, Which};
 use lode::{ListId, Lsn, Unit};
+use parking_lot::RwLockUpgradableReadGuard;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -30,61 +31,86 @@ pub struct Committed {
     pub inodes: Vec<Ino>,
     /// Names that mean something else.
     pub names: Vec<(Ino, Vec<u8>)>,
+    /// The number of the transaction that it has become a part of.
+    pub within: Option<u64>,
 }
 
 /// The three states that a commit compares.
-struct Compared<'a> {
-    base: Op<'a>,
-    own: Op<'a>,
-    now: Op<'a>,
+pub(crate) struct Compared<'a> {
+    pub base: Op<'a>,
+    pub own: Op<'a>,
+    pub now: Op<'a>,
+}
+
+/// What both have changed, as it is to be.
+#[derive(Default)]
+pub(crate) struct Merged {
+    /// Blocks.
+    pub staged: Vec<Staged>,
+    /// Lists that nobody needs.
+    pub condemned: Vec<ListId>,
+    /// Lists that it needs.
+    pub lists: Vec<ListId>,
+    /// The directories among it.
+    pub directories: BTreeSet<Ino>,
 }
 
 impl Transaction {
-    /// Everything that the transaction did counts from now on, in one step. `Conflict`: others have changed what it changed
-    /// or read; the message names the path. The transaction is still open then. Cost: follows what it changed and read;
-    /// whoever changes something waits meanwhile, whoever reads does not.
+    /// Everything that the transaction did counts from now on, in one step: for all, or in the transaction that it is within.
+    /// `Conflict`: others have changed what it changed or read; the message names the path. `Failed`: something in it was
+    /// done half-way. The transaction is still open then. Cost: follows what it changed and read; whoever changes something
+    /// waits meanwhile, whoever reads does not.
     pub fn commit(&self, now: Time) -> Result<Committed> {
-        self.files.commit(&self.txn, now)
+        match &self.txn.outer {
+            None => self.files.commit(&self.txn, now),
+            Some(outer) => self.files.commit_within(&self.txn, outer, now),
+        }
     }
 }
 
 impl Files {
     fn commit(&self, txn: &Txn, time: Time) -> Result<Committed> {
         let gate = self.gate.write();
-        let (staged, condemned) = {
-            let look = || Guard::Look(txn.unit.read());
+        // Nobody changes the transaction from here on.
+        let unit = txn.unit.upgradable_read();
+        txn.whole()?;
+        let merged = {
             let compared = Compared {
-                base: Op::new(self, Seen::Before(look())),
-                own: Op::new(self, Seen::Beside(look())),
+                base: Op::new(self, txn.before()),
+                own: Op::new(self, Seen::Beside(txn.look())),
                 now: self.alone(),
             };
             let state = txn.state.lock();
             compared.ask(&state)?;
-            compared.merge(self, txn, &state, time)?
+            compared.merge(self.alone(), Some(txn), &state, time)?
         };
-        let mut unit = txn.unit.write();
-        let mut taken = unit.take().ok_or_else(|| Error::new(ErrorKind::Ended, "the transaction has ended"))?;
-        let written = self.write_merged(&mut taken, &staged);
-        let done = written.and_then(|()| {
-            self.commits.fetch_add(1, Ordering::AcqRel);
-            let done = taken.try_commit().map_err(Error::from);
-            self.commits.fetch_add(1, Ordering::AcqRel);
-            done
-        });
+        let mut unit = RwLockUpgradableReadGuard::upgrade(unit);
+        let taken = unit.as_mut().ok_or_else(ended)?;
+        if !merged.staged.is_empty() {
+            self.room_for(taken, u64_of(merged.staged.len()) + 1)?;
+            crate::op::write_staged(self, taken, &merged.staged, &mut false).inspect_err(|_| txn.spoil())?;
+        }
+        self.commits.fetch_add(1, Ordering::AcqRel);
+        let done = taken.try_commit();
+        self.commits.fetch_add(1, Ordering::AcqRel);
         let position = match done {
             Ok(position) => position,
             Err(error) => {
-                *unit = Some(taken);
-                return Err(error);
+                // What was put together belongs to this moment.
+                if !merged.staged.is_empty() {
+                    txn.spoil();
+                }
+                return Err(error.into());
             }
         };
-        drop(taken);
+        *unit = None;
         drop(unit);
         let state = std::mem::take(&mut *txn.state.lock());
         self.forget(txn);
         self.free_numbers(&state.freed.iter().copied().collect::<Vec<Ino>>());
         drop(gate);
-        let condemned: Vec<ListId> = state.condemned.iter().chain(&condemned).copied().collect();
+        self.fill_reserve();
+        let condemned: Vec<ListId> = state.condemned.iter().chain(&merged.condemned).copied().collect();
         self.condemn(&condemned);
         // What has lost its last name.
         for ino in state.changed.iter().filter(|ino| !state.freed.contains(ino)) {
@@ -94,23 +120,18 @@ impl Files {
                 self.reap(*ino, time)?;
             }
         }
-        Ok(Committed {
+        Ok(Committed::of(position, &state, None))
+    }
+}
+
+impl Committed {
+    pub(crate) fn of(position: Lsn, state: &State, within: Option<u64>) -> Committed {
+        Committed {
             position,
             inodes: state.changed.iter().filter(|ino| !state.made.contains(ino)).copied().collect(),
-            names: state.names.into_iter().collect(),
-        })
-    }
-
-    fn write_merged(&self, unit: &mut Unit, staged: &[Staged]) -> Result<()> {
-        if staged.is_empty() {
-            return Ok(());
+            names: state.names.iter().cloned().collect(),
+            within,
         }
-        let blocks = u64_of(staged.len()) + 1;
-        match self.disk.reserve(blocks, BLOCK) {
-            Ok(mut space) => unit.draw_on(&mut space, blocks)?,
-            Err(_) => self.draw_on_reserve(unit)?,
-        }
-        crate::op::write_staged(self, unit, staged)
     }
 }
 
@@ -120,7 +141,7 @@ impl Compared<'_> {
     }
 
     /// Whether what the transaction did has a meaning on what is committed now.
-    fn ask(&self, state: &State) -> Result<()> {
+    pub fn ask(&self, state: &State) -> Result<()> {
         for ino in state.changed.iter().chain(&state.read.inodes).filter(|ino| !state.made.contains(ino)) {
             let (base, now) = (self.base.find_inode(*ino)?, self.now.find_inode(*ino)?);
             let own = self.own.find_inode(*ino)?;
@@ -179,10 +200,10 @@ impl Compared<'_> {
         Ok(meaning(&self.base)? == meaning(&self.now)?)
     }
 
-    /// What both have changed, as it is to be: blocks to be written into the unit, and lists that nobody needs.
-    fn merge(&self, files: &Files, txn: &Txn, state: &State, time: Time) -> Result<(Vec<Staged>, Vec<ListId>)> {
-        let mut merged = files.alone();
-        let mut condemned = Vec::new();
+    /// What both have changed, as it is to be. `merged`: an operation on what is now. `txn`: its own blocks of such
+    /// directories are in the unit that is committed.
+    pub fn merge(&self, mut merged: Op<'_>, txn: Option<&Txn>, state: &State, time: Time) -> Result<Merged> {
+        let mut found = Merged::default();
         for ino in state.changed.iter().filter(|ino| !state.made.contains(ino) && !state.freed.contains(ino)) {
             let (Some(base), Some(own), Some(now)) =
                 (self.base.find_inode(*ino)?, self.own.find_inode(*ino)?, self.now.find_inode(*ino)?)
@@ -194,12 +215,17 @@ impl Compared<'_> {
                 continue;
             }
             if own.is_directory() && own.head.links > 0 {
-                self.merge_directory(&mut merged, txn, state, (&base, &own, now), &mut condemned)?;
+                found.directories.insert(*ino);
+                if let Some(txn) = txn {
+                    self.take_back_buckets(&mut merged, txn, &own)?;
+                }
+                self.merge_directory(&mut merged, state, (&base, &own, now), &mut found.condemned)?;
             } else {
                 self.merge_file(&mut merged, (&base, &own, &now), time)?;
             }
         }
-        Ok((merged.into_staged(), condemned))
+        (found.staged, found.lists) = merged.into_staged();
+        Ok(found)
     }
 
     /// Content and attributes are of the one who changed them; names of both count.
@@ -224,7 +250,6 @@ impl Compared<'_> {
     fn merge_directory(
         &self,
         merged: &mut Op<'_>,
-        txn: &Txn,
         state: &State,
         (base, own, now): (&Inode, &Inode, Inode),
         condemned: &mut Vec<ListId>,
@@ -237,14 +262,7 @@ impl Compared<'_> {
             merged.stage(Which::Owners, u64::from(own.head.list), None);
             condemned.push(ListId(own.head.list));
         }
-        // The buckets that the transaction has changed are to be as they are now, ...
-        for (which, block) in self.buckets_changed(txn, own)? {
-            let mut bytes = vec![0; usize::try_from(BLOCK).expect("small")];
-            merged.block(which, block, &mut bytes)?;
-            let there = bytes.iter().any(|byte| *byte != 0);
-            merged.stage(which, block, there.then_some(bytes));
-        }
-        // ... with the names that it changed.
+        // Its buckets are as they are now, with the names that the transaction changed.
         let names: BTreeSet<&Vec<u8>> =
             state.names.range((ino, Vec::new())..(Ino(ino.0 + 1), Vec::new())).map(|(_, name)| name).collect();
         for name in names {
@@ -275,14 +293,24 @@ impl Compared<'_> {
         Ok(())
     }
 
+    /// The buckets of a directory that the transaction has changed are to be as they are now.
+    fn take_back_buckets(&self, merged: &mut Op<'_>, txn: &Txn, own: &Inode) -> Result<()> {
+        for (which, block) in self.buckets_changed(txn, own)? {
+            let mut bytes = vec![0; usize::try_from(BLOCK).expect("small")];
+            merged.block(which, block, &mut bytes)?;
+            let there = bytes.iter().any(|byte| *byte != 0);
+            merged.stage(which, block, there.then_some(bytes));
+        }
+        Ok(())
+    }
+
     /// The blocks of a directory's buckets that the transaction has changed.
     fn buckets_changed(&self, txn: &Txn, own: &Inode) -> Result<Vec<(Which, u64)>> {
-        let unit = txn.unit.read();
-        let unit = unit.as_ref().ok_or_else(|| Error::new(ErrorKind::Ended, "the transaction has ended"))?;
+        let unit = txn.look();
         let share = own.head.number * SHARE;
-        let mut blocks = self.changed_in(unit, Which::Content, share..share + FIRST)?;
+        let mut blocks = self.changed_in(unit.get()?, Which::Content, share..share + FIRST)?;
         if own.head.list != 0 {
-            blocks.extend(self.changed_in(unit, Which::Own(ListId(own.head.list)), 0..u64::MAX)?);
+            blocks.extend(self.changed_in(unit.get()?, Which::Own(ListId(own.head.list)), 0..u64::MAX)?);
         }
         Ok(blocks)
     }

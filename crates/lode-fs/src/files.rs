@@ -6,9 +6,10 @@ use crate::inodes::Inode;
 use crate::locks::Locks;
 use crate::numbers::Numbers;
 use crate::op::{Op, Seen};
+use crate::snapshots::Snapshots;
 use crate::transaction::Transactions;
 use crate::types::{Caller, Ino, Kind, Statistics, Time, Which};
-use crate::view::View;
+use crate::view::{Of, View};
 use lode::{Disk, ListId, Reservation, Survive, Unit, Volume, VolumeOptions};
 use parking_lot::{Mutex, RwLock};
 use std::borrow::Cow;
@@ -46,6 +47,7 @@ pub(crate) struct Files {
     /// How often each inode was handed out to somebody who has not let go of it.
     pub held: Mutex<HashMap<Ino, u64>>,
     pub transactions: Transactions,
+    pub snapshots: Snapshots,
 }
 
 /// A file system on a disk. Cheap to clone.
@@ -153,13 +155,13 @@ impl FileSystem {
 
     /// What is committed, now and at each later moment.
     pub fn view(&self) -> View {
-        View::now(Arc::clone(&self.files), false)
+        View::new(Arc::clone(&self.files), Of::Now, false)
     }
 
     /// The same for somebody who says when he does not need an inode any more ([`View::release`]): what he was handed out
     /// stays until then, also without a name.
     pub fn holding_view(&self) -> View {
-        View::now(Arc::clone(&self.files), true)
+        View::new(Arc::clone(&self.files), Of::Now, true)
     }
 
     /// The disk that it is on.
@@ -206,6 +208,7 @@ impl Files {
             moves: Mutex::new(()),
             held: Mutex::default(),
             transactions: Transactions::default(),
+            snapshots: Snapshots::default(),
         };
         files.fill_reserve();
         files
@@ -342,10 +345,23 @@ impl Files {
         Ok(())
     }
 
+    /// Gives a unit space for so many blocks: from what is free, else from what is held. `Full`: nothing was given.
+    pub fn room_for(&self, unit: &mut Unit, blocks: u64) -> Result<()> {
+        match self.disk.reserve(blocks, BLOCK) {
+            Ok(mut space) => Ok(unit.draw_on(&mut space, blocks)?),
+            Err(error) if error.kind() == lode::ErrorKind::Full => {
+                let held = self.reserve.lock().as_ref().map_or(0, Reservation::blocks);
+                if held < blocks { Err(error.into()) } else { self.draw_on_reserve(unit) }
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// What an opening has to finish.
     fn take_up(&self, now: Time) -> Result<()> {
         self.numbers.lock().begin_at(&self.inodes)?;
         self.take_up_transactions()?;
+        self.take_up_snapshots()?;
         let mut at = 0;
         while let Some(orphan) = self.orphans.next_stored(at..u64::MAX)? {
             let ino = Ino(orphan / u64::from(SMALL_BLOCK));

@@ -5,7 +5,7 @@ use crate::format::BLOCK_LEN;
 use crate::inodes::Inode;
 use crate::op::{Op, u64_of, usize_of};
 use crate::types::{Allocation, Ino, Kind, Time};
-use crate::view::View;
+use crate::view::{Of, View};
 use lode::Survive;
 
 /// So much is copied in one step from file to file.
@@ -134,10 +134,10 @@ impl View {
 
     /// What was done to an inode survives the loss of power. Others' changes may, too.
     pub fn flush(&self, _ino: Ino) -> Result<()> {
-        match &self.txn {
+        match &self.of {
+            Of::Now => Ok(self.files.disk.flush(Survive::Power).map(drop)?),
             // Nothing of a transaction counts before its commit.
-            Some(_) => Ok(()),
-            None => Ok(self.files.disk.flush(Survive::Power).map(drop)?),
+            Of::Transaction(_) | Of::Snapshot(_) => Ok(()),
         }
     }
 }

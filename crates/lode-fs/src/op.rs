@@ -285,7 +285,12 @@ impl<'a> Op<'a> {
             Err(error) if error.kind() == lode::ErrorKind::Full && self.frees => self.files.draw_on_reserve(unit)?,
             Err(error) => return Err(error.into()),
         }
-        self.write_into(unit)?;
+        let mut begun = false;
+        self.write_noting(unit, &mut begun).inspect_err(|_| {
+            if begun || unit.is_broken() {
+                txn.spoil();
+            }
+        })?;
         let mut state = txn.state.lock();
         let inodes = self.staged.iter().filter(|(which, ..)| *which == Which::Inodes);
         state.changed.extend(inodes.map(|(_, ino, _)| Ino(*ino)));
@@ -298,6 +303,11 @@ impl<'a> Op<'a> {
     }
 
     fn write_into(&self, unit: &mut Unit) -> Result<()> {
+        self.write_noting(unit, &mut false)
+    }
+
+    /// `begun`: something was done.
+    fn write_noting(&self, unit: &mut Unit, begun: &mut bool) -> Result<()> {
         // Stretches first: what is staged has the last word on its blocks.
         for step in &self.steps {
             match step {
@@ -311,15 +321,15 @@ impl<'a> Op<'a> {
                     unit.discard(&volume, stretch.start, stretch.end - stretch.start)?;
                 }
             }
+            *begun = true;
         }
-        write_staged(self.files, unit, &self.staged)
+        write_staged(self.files, unit, &self.staged, begun)
     }
 
-    /// What it has staged, to be written by somebody else.
-    pub fn into_staged(mut self) -> Vec<Staged> {
+    /// What it has staged, to be written by somebody else, and the lists that it took for that.
+    pub fn into_staged(mut self) -> (Vec<Staged>, Vec<ListId>) {
         self.numbers.clear();
-        self.lists.clear();
-        std::mem::take(&mut self.staged).into_vec()
+        (std::mem::take(&mut self.staged).into_vec(), std::mem::take(&mut self.lists).into_vec())
     }
 
     /// A name is given, taken away, or means something else.
@@ -337,8 +347,8 @@ impl<'a> Op<'a> {
     }
 }
 
-/// Writes whole blocks into a unit.
-pub(crate) fn write_staged(files: &Files, unit: &mut Unit, staged: &[Staged]) -> Result<()> {
+/// Writes whole blocks into a unit. `begun`: something was written.
+pub(crate) fn write_staged(files: &Files, unit: &mut Unit, staged: &[Staged], begun: &mut bool) -> Result<()> {
     for (which, block, bytes) in staged {
         let size = block_bytes(*which);
         let volume = files.volume(*which)?;
@@ -352,6 +362,7 @@ pub(crate) fn write_staged(files: &Files, unit: &mut Unit, staged: &[Staged]) ->
                 unit.write_at(&volume, offset, &whole[..usize_of(size.into())])?;
             }
         }
+        *begun = true;
     }
     Ok(())
 }

@@ -7,21 +7,23 @@
 //!               │  └ keep ───> kept: it has a name, and outlives its user and the opening of the disk
 //!               └ abort, drop ───> as if it had never been
 //! ```
-//! What it changed and read is noted by inode and by name; [`crate::commit`] compares that with what others have done.
+//! What it changed and read is noted by inode and by name; [`crate::commit`] compares that with what others have done. One
+//! within another ([`crate::nested`]) becomes a part of that when it is committed.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{FileSystem, Files};
 use crate::format::SMALL_BLOCK;
 use crate::op::{Op, Seen};
 use crate::types::{Ino, Time, Which};
-use crate::view::View;
+use crate::view::{Of, View};
 use lode::{ListId, Unit, UnitConflicts, UnitLabel, UnitOptions, UnitView};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Units with labels that begin so are transactions.
-const PREFIX: &str = "files/";
+pub(crate) const PREFIX: &str = "files/";
 
 /// What is a conflict at the commit of a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +42,17 @@ pub(crate) struct Txn {
     /// None once it has ended.
     pub unit: RwLock<Option<Unit>>,
     pub state: Mutex<State>,
+    /// What it is within.
+    pub outer: Option<Outer>,
+    /// Something was done half-way in it: it must never count.
+    spoiled: AtomicBool,
+}
+
+/// What a transaction within another one began from.
+pub(crate) struct Outer {
+    pub txn: Arc<Txn>,
+    /// A copy of the outer one as it was then.
+    pub base: RwLock<Option<Unit>>,
 }
 
 /// What a transaction has done so far.
@@ -60,6 +73,24 @@ pub(crate) struct State {
     pub read: ReadSet,
 }
 
+impl State {
+    /// Another one's deeds are a part of it from now on.
+    pub fn take_over(&mut self, inner: State, conflicts: Conflicts) {
+        self.changed.extend(inner.changed);
+        self.names.extend(inner.names);
+        self.made.extend(inner.made);
+        self.freed.extend(inner.freed);
+        self.lists.extend(inner.lists);
+        self.condemned.extend(inner.condemned);
+        if conflicts == Conflicts::Read {
+            self.read.inodes.extend(inner.read.inodes);
+            self.read.names.extend(inner.read.names);
+            self.read.lists.extend(inner.read.lists);
+            self.read.places.extend(inner.read.places);
+        }
+    }
+}
+
 /// What a transaction has looked at.
 #[derive(Default)]
 pub(crate) struct ReadSet {
@@ -78,7 +109,7 @@ pub(crate) enum Guard<'a> {
     Change(RwLockWriteGuard<'a, Option<Unit>>),
 }
 
-fn ended() -> Error {
+pub(crate) fn ended() -> Error {
     Error::new(ErrorKind::Ended, "the transaction has ended")
 }
 
@@ -101,9 +132,36 @@ impl Guard<'_> {
 }
 
 impl Txn {
-    fn new(number: u64, conflicts: Conflicts, begun: Time, unit: Unit) -> Txn {
-        let state = State { begun, ..State::default() };
-        Txn { number, conflicts, unit: RwLock::new(Some(unit)), state: Mutex::new(state) }
+    pub fn new(number: u64, conflicts: Conflicts, begun: Time, unit: Unit, outer: Option<Outer>) -> Txn {
+        let state = Mutex::new(State { begun, ..State::default() });
+        Txn { number, conflicts, unit: RwLock::new(Some(unit)), state, outer, spoiled: AtomicBool::new(false) }
+    }
+
+    /// To look at it. Whoever looks at it already may look again while somebody waits to change it.
+    pub fn look(&self) -> Guard<'_> {
+        Guard::Look(self.unit.read_recursive())
+    }
+
+    /// What it began from.
+    pub fn before(&self) -> Seen<'_> {
+        match &self.outer {
+            None => Seen::Before(self.look()),
+            Some(outer) => Seen::Beside(Guard::Look(outer.base.read_recursive())),
+        }
+    }
+
+    /// Something failed in it that had been done in part.
+    pub fn spoil(&self) {
+        self.spoiled.store(true, Ordering::Release);
+    }
+
+    /// Whether all that was done in it was done to its end.
+    pub fn whole(&self) -> Result<()> {
+        if !self.spoiled.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let what = "an operation of the transaction failed half-way: it can only be aborted";
+        Err(Error::new(ErrorKind::Failed, what))
     }
 
     pub fn note_read(&self, note: impl FnOnce(&mut ReadSet)) {
@@ -118,6 +176,7 @@ impl Txn {
 pub(crate) struct Transactions {
     open: RwLock<BTreeMap<u64, Arc<Txn>>>,
     begun: Mutex<u64>,
+    labels: Mutex<u64>,
 }
 
 impl Transactions {
@@ -134,10 +193,17 @@ impl Transactions {
         self.open.read().values().any(|txn| txn.state.lock().lists.contains(&list))
     }
 
-    fn next_number(&self) -> u64 {
+    pub fn next_number(&self) -> u64 {
         let mut begun = self.begun.lock();
         *begun += 1;
         *begun
+    }
+
+    /// Those that are within another one.
+    fn within(&self, outer: &Txn) -> Vec<Arc<Txn>> {
+        let open = self.open.read();
+        let is_within = |txn: &&Arc<Txn>| txn.outer.as_ref().is_some_and(|of| std::ptr::eq(&raw const *of.txn, outer));
+        open.values().filter(is_within).cloned().collect()
     }
 
     fn named(&self, name: &str) -> Option<Arc<Txn>> {
@@ -179,6 +245,8 @@ pub struct TransactionInfo {
     pub begun: Time,
     /// How many inodes it has changed.
     pub changed: u64,
+    /// The number of the one that it is within.
+    pub within: Option<u64>,
 }
 
 impl FileSystem {
@@ -187,19 +255,10 @@ impl FileSystem {
     pub fn begin(&self, conflicts: Conflicts, now: Time) -> Result<Transaction> {
         // Nobody is in the middle of an operation: numbers that are freed from now on wait for its end.
         let _gate = self.files.gate.write();
-        let label =
-            UnitLabel { label: self.files.new_label()?, made: now.0.max(0).cast_unsigned(), ..UnitLabel::default() };
         let options = UnitOptions { view: UnitView::Frozen, conflicts: UnitConflicts::Allowed };
-        let unit = self.files.disk.begin_labelled(&label, &options)?;
+        let unit = self.files.disk.begin_labelled(&self.files.new_label(now), &options)?;
         let number = self.files.transactions.next_number();
-        Ok(self.handle(Arc::new(Txn::new(number, conflicts, now, unit))))
-    }
-
-    fn handle(&self, txn: Arc<Txn>) -> Transaction {
-        let files = Arc::clone(&self.files);
-        files.transactions.open.write().insert(txn.number, Arc::clone(&txn));
-        let ends = Arc::new(Ends { files: Arc::clone(&files), txn: Arc::clone(&txn) });
-        Transaction { files, txn, _ends: ends }
+        Ok(Transaction::of(&self.files, Arc::new(Txn::new(number, conflicts, now, unit, None))))
     }
 
     /// Those that are open, oldest first.
@@ -208,7 +267,8 @@ impl FileSystem {
         let info = |txn: &Arc<Txn>| {
             let state = txn.state.lock();
             let changed = u64::try_from(state.changed.len()).expect("an address fits in 64 bits");
-            TransactionInfo { number: txn.number, name: state.name.clone(), begun: state.begun, changed }
+            let within = txn.outer.as_ref().map(|outer| outer.txn.number);
+            TransactionInfo { number: txn.number, name: state.name.clone(), begun: state.begun, changed, within }
         };
         open.values().map(info).collect()
     }
@@ -217,11 +277,18 @@ impl FileSystem {
     pub fn transaction(&self, name: &str) -> Result<Transaction> {
         let none = || Error::new(ErrorKind::NotFound, format!("there is no transaction named {name}"));
         let txn = self.files.transactions.named(name).ok_or_else(none)?;
-        Ok(self.handle(txn))
+        Ok(Transaction::of(&self.files, txn))
     }
 }
 
 impl Transaction {
+    /// A handle of one, which is among those that are open from now on.
+    pub(crate) fn of(files: &Arc<Files>, txn: Arc<Txn>) -> Transaction {
+        files.transactions.open.write().insert(txn.number, Arc::clone(&txn));
+        let ends = Arc::new(Ends { files: Arc::clone(files), txn: Arc::clone(&txn) });
+        Transaction { files: Arc::clone(files), txn, _ends: ends }
+    }
+
     /// Its number in this opening of the file system.
     pub fn number(&self) -> u64 {
         self.txn.number
@@ -229,18 +296,22 @@ impl Transaction {
 
     /// What it sees and changes.
     pub fn view(&self) -> View {
-        View::within(Arc::clone(&self.files), Arc::clone(&self.txn), false)
+        View::new(Arc::clone(&self.files), Of::Transaction(Arc::clone(&self.txn)), false)
     }
 
     /// See [`FileSystem::holding_view`].
     pub fn holding_view(&self) -> View {
-        View::within(Arc::clone(&self.files), Arc::clone(&self.txn), true)
+        View::new(Arc::clone(&self.files), Of::Transaction(Arc::clone(&self.txn)), true)
     }
 
     /// Gives it a name: it is kept until it is committed or aborted, also when this process ends; after a crash it is as it
     /// was when this was last called. What it read before is then no conflict any more, only what it changed. `Exists`,
-    /// `Full`, `Invalid`.
+    /// `Full`, `Invalid`, `Unsupported`: it is within another one, `Failed`: something in it was done half-way.
     pub fn keep(&self, name: &str) -> Result<()> {
+        if self.txn.outer.is_some() {
+            let what = "a transaction within another one is not kept by itself: keep the outer one";
+            return Err(Error::new(ErrorKind::Unsupported, what));
+        }
         if name.is_empty() || name.len() > 200 || name.contains(|c: char| c.is_control() || c == '/' || c == '@') {
             let what = "the name of a transaction has 1 to 200 bytes, no slash, no @ and no control characters";
             return Err(Error::new(ErrorKind::Invalid, what));
@@ -250,6 +321,7 @@ impl Transaction {
             return Err(Error::new(ErrorKind::Exists, format!("there is a transaction named {name} already")));
         }
         let mut unit = self.txn.unit.write();
+        self.txn.whole()?;
         let unit = unit.as_mut().ok_or_else(ended)?;
         // The name is short enough for it.
         unit.barrier(name.as_bytes())?;
@@ -265,20 +337,31 @@ impl Transaction {
 }
 
 impl Files {
-    fn new_label(&self) -> Result<String> {
-        Ok(format!("{PREFIX}{}", self.disk.position().0))
+    /// A label that no other unit has.
+    pub fn new_label(&self, now: Time) -> UnitLabel {
+        let mut labels = self.transactions.labels.lock();
+        *labels += 1;
+        let label = format!("{PREFIX}{}-{labels}", self.disk.position().0);
+        UnitLabel { label, made: now.0.max(0).cast_unsigned(), ..UnitLabel::default() }
     }
 
     pub fn abort(&self, txn: &Txn) {
         let Some(unit) = txn.unit.write().take() else { return };
         unit.abort();
-        self.transactions.open.write().remove(&txn.number);
+        self.forget(txn);
         let state = std::mem::take(&mut *txn.state.lock());
         self.give_back_numbers(&state.made.into_iter().collect::<Vec<Ino>>());
         self.give_back_lists(&state.lists.into_iter().collect::<Vec<ListId>>());
     }
 
+    /// It has ended, and so have those within it.
     pub fn forget(&self, txn: &Txn) {
+        for inner in self.transactions.within(txn) {
+            self.abort(&inner);
+        }
+        if let Some(base) = txn.outer.as_ref().and_then(|outer| outer.base.write().take()) {
+            base.abort();
+        }
         self.transactions.open.write().remove(&txn.number);
     }
 
@@ -297,7 +380,7 @@ impl Files {
             }
             let number = self.transactions.next_number();
             let begun = Time(i64::try_from(info.made).unwrap_or(i64::MAX));
-            let txn = Txn::new(number, Conflicts::Changed, begun, unit);
+            let txn = Txn::new(number, Conflicts::Changed, begun, unit, None);
             self.rebuild(&txn)?;
             let mut state = txn.state.lock();
             state.name = Some(name);
@@ -310,12 +393,10 @@ impl Files {
 
     /// What a transaction has changed, found in its unit.
     fn rebuild(&self, txn: &Txn) -> Result<()> {
-        let guard = Guard::Look(txn.unit.read());
-        let changed = changed_blocks(self, guard.get()?, Which::Inodes)?;
-        let lists = changed_blocks(self, guard.get()?, Which::Owners)?;
-        drop(guard);
-        let own = Op::new(self, Seen::Beside(Guard::Look(txn.unit.read())));
-        let base = Op::new(self, Seen::Before(Guard::Look(txn.unit.read())));
+        let changed = changed_blocks(self, txn.look().get()?, Which::Inodes)?;
+        let lists = changed_blocks(self, txn.look().get()?, Which::Owners)?;
+        let own = Op::new(self, Seen::Beside(txn.look()));
+        let base = Op::new(self, txn.before());
         let mut state = State::default();
         for ino in changed.into_iter().map(Ino) {
             let (now, before) = (own.find_inode(ino)?, base.find_inode(ino)?);

@@ -1,46 +1,57 @@
-//! Where operations are done: on what is committed, or in a transaction.
+//! Where operations are done: on what is committed, in a transaction, or (to be looked at) in a snapshot.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::Files;
 use crate::inodes::Inode;
 use crate::op::{Op, Seen};
+use crate::snapshots::Snapshot;
 use crate::transaction::{Guard, Txn};
 use crate::types::{Attributes, Ino, Time};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// What somebody sees of the file system, and changes: what is committed, where each operation is a unit of its own, or a
-/// transaction.
+/// transaction. A snapshot never changes.
 #[derive(Clone)]
 pub struct View {
     pub(crate) files: Arc<Files>,
-    pub(crate) txn: Option<Arc<Txn>>,
+    pub(crate) of: Of,
     /// What it hands out is held until it is let go of.
     holding: bool,
 }
 
-impl View {
-    pub(crate) fn now(files: Arc<Files>, holding: bool) -> View {
-        View { files, txn: None, holding }
-    }
+/// What a view is of.
+#[derive(Clone)]
+pub(crate) enum Of {
+    Now,
+    Transaction(Arc<Txn>),
+    Snapshot(Arc<Snapshot>),
+}
 
-    pub(crate) fn within(files: Arc<Files>, txn: Arc<Txn>, holding: bool) -> View {
-        View { files, txn: Some(txn), holding }
+impl View {
+    pub(crate) fn new(files: Arc<Files>, of: Of, holding: bool) -> View {
+        View { files, of, holding }
     }
 
     /// Looks at inodes as they are at one instant.
     pub(crate) fn look<T>(&self, inodes: &[Ino], mut look: impl FnMut(&Op<'_>) -> Result<T>) -> Result<T> {
-        match &self.txn {
-            None => self.files.look(inodes, look),
-            Some(txn) => look(&Op::new(&self.files, Seen::Within(txn, Guard::Look(txn.unit.read())))),
-        }
+        let seen = match &self.of {
+            Of::Now => return self.files.look(inodes, look),
+            Of::Transaction(txn) => Seen::Within(txn, Guard::Look(txn.unit.read())),
+            Of::Snapshot(snapshot) => snapshot.seen(),
+        };
+        look(&Op::new(&self.files, seen))
     }
 
     /// An operation that may change these inodes.
     pub(crate) fn change(&self, inodes: &[Ino]) -> Op<'_> {
-        match &self.txn {
-            None => self.files.change(inodes),
-            Some(txn) => Op::new(&self.files, Seen::Within(txn, Guard::Change(txn.unit.write()))),
-        }
+        let seen = match &self.of {
+            Of::Now => return self.files.change(inodes),
+            Of::Transaction(txn) => Seen::Within(txn, Guard::Change(txn.unit.write())),
+            // It is told so at its end.
+            Of::Snapshot(snapshot) => snapshot.seen(),
+        };
+        Op::new(&self.files, seen)
     }
 
     /// What is told about an inode; it is held if this view's user wants that. Called while it is locked.
@@ -81,10 +92,12 @@ impl View {
         })
     }
 
-    fn held<T>(&self, with: impl FnOnce(&mut std::collections::HashMap<Ino, u64>) -> T) -> T {
-        match &self.txn {
-            None => with(&mut self.files.held.lock()),
-            Some(txn) => with(&mut txn.state.lock().held),
+    fn held<T: Default>(&self, with: impl FnOnce(&mut HashMap<Ino, u64>) -> T) -> T {
+        match &self.of {
+            Of::Now => with(&mut self.files.held.lock()),
+            Of::Transaction(txn) => with(&mut txn.state.lock().held),
+            // All that it ever had stays.
+            Of::Snapshot(_) => T::default(),
         }
     }
 
@@ -98,10 +111,11 @@ impl View {
             return Ok(());
         }
         let nameless = self.look(&[ino], |op| Ok(op.find_inode(ino)?.is_some_and(|inode| inode.head.links == 0)))?;
-        match &self.txn {
+        match &self.of {
             _ if !nameless => Ok(()),
-            None => self.files.reap(ino, now),
-            Some(txn) => {
+            Of::Snapshot(_) => Ok(()),
+            Of::Now => self.files.reap(ino, now),
+            Of::Transaction(txn) => {
                 // What others may see goes once the transaction is committed.
                 let made = txn.state.lock().made.contains(&ino);
                 let mut op = self.change(&[ino]);
@@ -119,7 +133,10 @@ impl View {
 
     /// Whether an inode that loses its last name can go at once: in a transaction only what it made itself.
     pub(crate) fn may_go(&self, ino: Ino) -> bool {
-        let own = self.txn.as_ref().is_none_or(|txn| txn.state.lock().made.contains(&ino));
+        let own = match &self.of {
+            Of::Transaction(txn) => txn.state.lock().made.contains(&ino),
+            Of::Now | Of::Snapshot(_) => true,
+        };
         own && !self.is_held(ino)
     }
 

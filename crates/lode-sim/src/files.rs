@@ -6,6 +6,7 @@
 mod look;
 mod model;
 mod run;
+mod transactions;
 
 use crate::chooser::Chooser;
 use crate::crash::CrashImage;
@@ -40,6 +41,8 @@ pub struct Counts {
     pub committed: u64,
     /// Transactions in conflict.
     pub conflicts: u64,
+    /// Transactions committed into another one.
+    pub within: u64,
 }
 
 /// Runs a seed and crashes it at every point of its trace, or at as many as `budget` images allow.
@@ -57,6 +60,7 @@ pub fn enumerate(seed: u64, budget: u64) -> Result<Counts, String> {
         full: recording.full,
         committed: recording.committed,
         conflicts: recording.conflicts,
+        within: recording.within,
         ..Counts::default()
     };
     let mut rng = Rng::new(mix(seed, 0xC2A5));

@@ -2,7 +2,7 @@
 use crate::tree::{CALLER, NOW, at, directory, get, is_sound, medium, open, put, remove};
 use lode_fs::{Became, Conflicts, ErrorKind, FileSystem, Ino, New, Renaming, Transaction};
 
-fn begin(fs: &FileSystem) -> Transaction {
+pub fn begin(fs: &FileSystem) -> Transaction {
     fs.begin(Conflicts::Read, NOW).unwrap()
 }
 

@@ -2,12 +2,13 @@
 
 use super::look;
 use super::model::{Inode, Node, Tree};
+use super::transactions::Open;
 use crate::rng::{Rng, narrow, wide};
 use crate::trace::{Erased, TraceOp, TracingMedium};
 use lode::{Disk, FormatOptions, OpenOptions};
 use lode_fs::{
-    Allocation, Attributes, Caller, Changes, Conflicts, ErrorKind, FileSystem, Ino, Kind, MakeOptions, New, Renaming,
-    Setting, Time, Transaction, View,
+    Allocation, Attributes, Caller, Changes, ErrorKind, FileSystem, Ino, Kind, MakeOptions, New, Renaming, Setting,
+    Time, View,
 };
 use lode_media::{Geometry, Medium};
 use std::collections::BTreeMap;
@@ -40,6 +41,8 @@ pub struct Recording {
     /// Transactions that were committed, and such as were in conflict.
     pub committed: u64,
     pub conflicts: u64,
+    /// Of those that were committed, such as were within another one.
+    pub within: u64,
 }
 
 impl Recording {
@@ -83,38 +86,27 @@ pub fn options() -> OpenOptions {
     OpenOptions { background: false, cache_bytes: 1 << 20, unit_memory_bytes: 64 << 10, ..OpenOptions::default() }
 }
 
-struct Run {
+pub(super) struct Run {
     setup: Setup,
-    rng: Rng,
+    pub rng: Rng,
     medium: Arc<TracingMedium>,
     disk: Option<Arc<Disk>>,
     fs: Option<FileSystem>,
-    view: Option<View>,
-    tree: Tree,
-    inos: BTreeMap<Node, Ino>,
-    held: BTreeMap<Node, u64>,
+    pub view: Option<View>,
+    pub tree: Tree,
+    pub inos: BTreeMap<Node, Ino>,
+    pub held: BTreeMap<Node, u64>,
     names: Vec<Vec<u8>>,
-    now: i64,
+    pub now: i64,
     flushed: usize,
-    recording: Recording,
-    transactions: Vec<Open>,
-    begun: usize,
+    pub recording: Recording,
+    pub transactions: Vec<Open>,
+    pub begun: usize,
 }
 
-/// A transaction that is open.
-struct Open {
-    transaction: Transaction,
-    base: Tree,
-    /// What the run has beside it.
-    view: Option<View>,
-    tree: Tree,
-    inos: BTreeMap<Node, Ino>,
-    held: BTreeMap<Node, u64>,
-}
+pub(super) type Step<T = ()> = Result<T, String>;
 
-type Step<T = ()> = Result<T, String>;
-
-fn wrong(what: impl std::fmt::Display) -> String {
+pub(super) fn wrong(what: impl std::fmt::Display) -> String {
     what.to_string()
 }
 
@@ -161,7 +153,7 @@ impl Run {
         self.view.clone().expect("open")
     }
 
-    fn fs(&self) -> &FileSystem {
+    pub fn fs(&self) -> &FileSystem {
         self.fs.as_ref().expect("open")
     }
 
@@ -206,79 +198,6 @@ impl Run {
         if problems.is_empty() { Ok(()) } else { Err(format!("check finds {problems:?}")) }
     }
 
-    /// A step on what is committed or in a transaction; or one begins or ends.
-    fn somewhere(&mut self) -> Step<String> {
-        let open = wide(self.transactions.len());
-        let at = if open > 0 { narrow(self.rng.below(open)) } else { 0 };
-        match self.rng.below(100) {
-            0..5 if open < 3 => {
-                let transaction = self.fs().begin(Conflicts::Changed, Time(self.now));
-                let transaction = match transaction {
-                    Err(error) if error.kind() == ErrorKind::Full => return Ok("no space to begin".to_owned()),
-                    other => other.map_err(wrong)?,
-                };
-                self.begun += 1;
-                self.transactions.push(Open {
-                    view: Some(transaction.holding_view()),
-                    transaction,
-                    base: self.tree.clone(),
-                    tree: self.tree.begun(self.begun),
-                    inos: self.inos.clone(),
-                    held: BTreeMap::new(),
-                });
-                Ok("begin".to_owned())
-            }
-            5..8 if open > 0 => self.commit(at),
-            8..9 if open > 0 => {
-                self.transactions.remove(at).transaction.abort();
-                Ok("abort".to_owned())
-            }
-            9..45 if open > 0 => {
-                self.swap(at);
-                let done = self.step();
-                let base = &self.transactions[at].base.inodes;
-                let held = &self.held;
-                self.tree.forget(|node| held.contains_key(&node) || base.contains_key(&node));
-                let tree = &self.tree;
-                self.inos.retain(|node, _| tree.inodes.contains_key(node));
-                let differs = self.rng.percent(3).then(|| self.compare());
-                self.swap(at);
-                differs.transpose()?;
-                Ok(format!("in a transaction: {}", done?.trim_end_matches("flushed")))
-            }
-            _ => self.step(),
-        }
-    }
-
-    /// Changes places with a transaction.
-    fn swap(&mut self, at: usize) {
-        let open = &mut self.transactions[at];
-        std::mem::swap(&mut self.view, &mut open.view);
-        std::mem::swap(&mut self.tree, &mut open.tree);
-        std::mem::swap(&mut self.inos, &mut open.inos);
-        std::mem::swap(&mut self.held, &mut open.held);
-    }
-
-    fn commit(&mut self, at: usize) -> Step<String> {
-        let open = self.transactions.remove(at);
-        let right = self.tree.merged(&open.base, &open.tree);
-        match (open.transaction.commit(Time(self.now)), right) {
-            (Ok(_), Some(merged)) => {
-                self.tree.inodes = merged.inodes;
-                self.inos.extend(open.inos);
-                self.recording.committed += 1;
-                Ok("commit".to_owned())
-            }
-            (Err(error), None) if error.kind() == ErrorKind::Conflict => {
-                self.recording.conflicts += 1;
-                Ok("conflict".to_owned())
-            }
-            (found, right) => {
-                Err(format!("a commit gave {found:?}, expected {}", if right.is_some() { "one" } else { "a conflict" }))
-            }
-        }
-    }
-
     fn note(&mut self, start: usize, words: &str) -> Step {
         let held = &self.held;
         self.tree.forget(|node| held.contains_key(&node));
@@ -297,7 +216,7 @@ impl Run {
         if self.rng.percent(5) { self.compare() } else { Ok(()) }
     }
 
-    fn compare(&mut self) -> Step {
+    pub fn compare(&mut self) -> Step {
         let (found, right) = (look::hash(&self.view()).map_err(wrong)?, self.tree.hash());
         if found == right {
             return Ok(());
@@ -353,7 +272,7 @@ impl Run {
         }
     }
 
-    fn step(&mut self) -> Step<String> {
+    pub fn step(&mut self) -> Step<String> {
         let now = Time(self.now);
         let before = self.tree.clone();
         let view = self.view();
