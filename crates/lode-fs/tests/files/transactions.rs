@@ -1,6 +1,9 @@
 //! Transactions: what they see, what is a conflict, what is put together.
 use crate::tree::{CALLER, NOW, at, directory, get, is_sound, medium, open, put, remove};
 use lode_fs::{Became, Conflicts, ErrorKind, FileSystem, Ino, New, Renaming, Transaction};
+use lode_media::ram::RamMedium;
+use lode_media::{Geometry, Medium, Position, ZoneId};
+use std::sync::Arc;
 
 pub fn begin(fs: &FileSystem) -> Transaction {
     fs.begin(Conflicts::Read, NOW).unwrap()
@@ -167,4 +170,47 @@ fn one_that_is_kept_is_there_after_a_crash_and_can_be_committed() {
     let (_disk, fs) = open(&medium);
     is_sound(&fs);
     assert!(fs.transactions().is_empty());
+}
+
+/// A write over two lists of which the second cannot be done: what came of it must never count.
+#[test]
+fn what_failed_half_way_in_a_transaction_never_counts() {
+    let ram = Arc::new(RamMedium::new(Geometry { zones: 64, zone_bytes: 1 << 20, append_align: 4096, devices: 1 }));
+    lode::Disk::format(ram.clone(), &lode::FormatOptions { disk_id: 7 }).unwrap();
+    let medium: Arc<dyn Medium> = ram.clone();
+    let (disk, fs) = open(&medium);
+    put(&fs.view(), "/f", &"f".repeat(60_000));
+    let ino = at(&fs.view(), "/f").unwrap();
+    let pattern: Vec<u8> = (0..4096u32).map(|n| u8::try_from(n * 7 % 251).unwrap()).collect();
+    fs.view().write(ino, 65536, &pattern, NOW).unwrap();
+    drop(fs);
+    Arc::try_unwrap(disk).ok().unwrap().close().unwrap();
+    let mut damaged = 0;
+    for zone in 0..64 {
+        let mut bytes = vec![0; 1 << 20];
+        ram.read(Position { zone: ZoneId(zone), offset: 0 }, &mut bytes).unwrap();
+        if let Some(found) = bytes.windows(512).position(|part| part == &pattern[..512]) {
+            ram.overwrite(Position { zone: ZoneId(zone), offset: u32::try_from(found).unwrap() }, b"x").unwrap();
+            damaged += 1;
+        }
+    }
+    assert_eq!(damaged, 1);
+
+    let (_disk, fs) = open(&medium);
+    let txn = begin(&fs);
+    put(&txn.view(), "/g", "g");
+    // All of it in the damaged block: nothing is done, and it can go on.
+    assert_eq!(txn.view().write(ino, 65540, b"y", NOW).unwrap_err().kind(), ErrorKind::Damaged);
+    txn.commit(NOW).unwrap();
+    let (outer, inner) = (begin(&fs), begin(&fs));
+    let within = outer.begin(Conflicts::Changed, NOW).unwrap();
+    for spoiled in [&inner, &within] {
+        put(&spoiled.view(), "/h", "h");
+        assert_eq!(spoiled.view().write(ino, 65530, &[b'y'; 20], NOW).unwrap_err().kind(), ErrorKind::Damaged);
+        let refused = spoiled.commit(NOW).unwrap_err();
+        assert_eq!(refused.to_string(), "an operation of the transaction failed half-way: it can only be aborted");
+        spoiled.abort();
+    }
+    outer.commit(NOW).unwrap();
+    assert_eq!((get(&fs.view(), "/g").as_deref(), get(&fs.view(), "/h")), (Some("g"), None));
 }
