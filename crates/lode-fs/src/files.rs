@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// By this name the first list is found.
 const NAME: &str = "inodes";
 /// Space for so many blocks is held for operations that give space back.
-const RESERVED: u64 = 64;
+pub(crate) const RESERVED: u64 = 64;
 /// Handles of so many lists are kept.
 const HANDLES_MAX: usize = 1024;
 
@@ -324,35 +324,49 @@ impl Files {
         }
     }
 
-    /// Holds space again for operations that give some back, if there is.
+    /// Holds space again for operations that give some back: as much as there is.
     pub fn fill_reserve(&self) {
         let mut reserve = self.reserve.lock();
-        if reserve.as_ref().is_none_or(|reserve| reserve.blocks() < RESERVED / 2) {
-            // The disk may be tiny.
-            let usable = self.disk.info().map_or(0, |info| info.usable);
-            let blocks = RESERVED.min(usable / 64 / u64::from(BLOCK)).max(8);
-            *reserve = None;
-            *reserve = self.disk.reserve(blocks, BLOCK).ok();
+        let held = reserve.as_ref().map_or(0, Reservation::blocks);
+        if held >= RESERVED / 2 {
+            return;
+        }
+        // The disk may be tiny.
+        let usable = self.disk.info().map_or(0, |info| info.usable);
+        let mut missing = RESERVED.min(usable / 64 / u64::from(BLOCK)).max(8).saturating_sub(held);
+        while missing > 0 {
+            let filled = match reserve.as_mut() {
+                Some(reserve) => reserve.grow(missing),
+                None => self.disk.reserve(missing, BLOCK).map(|new| *reserve = Some(new)),
+            };
+            match filled {
+                Ok(()) => return,
+                Err(_) => missing /= 2,
+            }
         }
     }
 
-    /// Gives a unit space from what is held.
-    pub fn draw_on_reserve(&self, unit: &mut Unit) -> Result<()> {
-        if let Some(reserve) = self.reserve.lock().as_mut() {
-            let blocks = reserve.blocks();
-            unit.draw_on(reserve, blocks)?;
-        }
-        Ok(())
+    /// How many blocks are held for operations that give space back.
+    pub fn held_blocks(&self) -> u64 {
+        self.reserve.lock().as_ref().map_or(0, Reservation::blocks)
     }
 
-    /// Gives a unit space for so many blocks: from what is free, else from what is held. `Full`: nothing was given.
+    /// Gives a unit what is held for so many blocks, but for `but`. Whether there was as much.
+    pub fn draw_on_reserve(&self, unit: &mut Unit, blocks: u64, but: u64) -> Result<bool> {
+        let mut reserve = self.reserve.lock();
+        let Some(reserve) = reserve.as_mut().filter(|reserve| reserve.blocks() >= blocks + but) else {
+            return Ok(false);
+        };
+        unit.draw_on(reserve, blocks)?;
+        Ok(true)
+    }
+
+    /// Gives a unit space for so many blocks: from what is free, else from what is held for operations that give space
+    /// back. `Full`: nothing was given.
     pub fn room_for(&self, unit: &mut Unit, blocks: u64) -> Result<()> {
         match self.disk.reserve(blocks, BLOCK) {
             Ok(mut space) => Ok(unit.draw_on(&mut space, blocks)?),
-            Err(error) if error.kind() == lode::ErrorKind::Full => {
-                let held = self.reserve.lock().as_ref().map_or(0, Reservation::blocks);
-                if held < blocks { Err(error.into()) } else { self.draw_on_reserve(unit) }
-            }
+            Err(error) if error.kind() == lode::ErrorKind::Full && self.draw_on_reserve(unit, blocks, 0)? => Ok(()),
             Err(error) => Err(error.into()),
         }
     }

@@ -11,7 +11,7 @@
 //! * O2 numbers and lists that were taken for an operation that fails are given back.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::Files;
+use crate::files::{Files, RESERVED};
 use crate::format::{BLOCK, BLOCK_LEN, INODE_BLOCK, SMALL_BLOCK};
 use crate::locks::Locked;
 use crate::transaction::{Guard, ReadSet, Txn};
@@ -264,7 +264,7 @@ impl<'a> Op<'a> {
         match self.write_into(&mut unit) {
             Err(error) if error.kind() == ErrorKind::Full && self.frees => {
                 unit = self.files.disk.begin()?;
-                self.files.draw_on_reserve(&mut unit)?;
+                self.files.draw_on_reserve(&mut unit, self.blocks().min(self.files.held_blocks()), 0)?;
                 self.write_into(&mut unit)?;
             }
             other => other?,
@@ -278,12 +278,16 @@ impl<'a> Op<'a> {
 
     /// Space for all of it is promised first, so that the transaction has all of the operation or nothing.
     fn finish_within(&mut self, txn: &Txn, unit: &mut Unit) -> Result<Lsn> {
-        let blocks = u64_of(self.staged.len()) + self.steps.iter().map(Step::blocks).sum::<u64>();
-        let reserved = self.files.disk.reserve(blocks, BLOCK);
-        match reserved {
+        let blocks = self.blocks();
+        match self.files.disk.reserve(blocks, BLOCK) {
             Ok(mut space) => unit.draw_on(&mut space, blocks)?,
-            Err(error) if error.kind() == lode::ErrorKind::Full && self.frees => self.files.draw_on_reserve(unit)?,
-            Err(error) => return Err(error.into()),
+            Err(error) => {
+                // It gives back nothing before its commit: half of what is held is left for others.
+                let held = error.kind() == lode::ErrorKind::Full && self.frees;
+                if !(held && self.files.draw_on_reserve(unit, blocks, RESERVED / 2)?) {
+                    return Err(error.into());
+                }
+            }
         }
         let mut begun = false;
         self.write_noting(unit, &mut begun).inspect_err(|_| {
@@ -300,6 +304,11 @@ impl<'a> Op<'a> {
         state.condemned.extend(&self.condemned);
         state.names.extend(self.names.iter().cloned());
         Ok(self.files.disk.position())
+    }
+
+    /// At most so many blocks are written.
+    fn blocks(&self) -> u64 {
+        u64_of(self.staged.len()) + self.steps.iter().map(Step::blocks).sum::<u64>()
     }
 
     fn write_into(&self, unit: &mut Unit) -> Result<()> {

@@ -28,3 +28,11 @@ fn after_every_crash_the_tree_is_what_it_was_after_some_operation() {
     let enough = all.states >= 50_000 && all.committed > 50 && all.conflicts > 50 && all.within > 20;
     assert!(count < 80 || enough, "{all:?}");
 }
+
+/// On a full disk a removal was refused: what is held for removals had been given up when it could not be filled whole.
+#[test]
+fn what_was_found_stays_fixed() {
+    for seed in [1198] {
+        enumerate(seed, 50).unwrap_or_else(|words| panic!("{words}"));
+    }
+}

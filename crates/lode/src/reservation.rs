@@ -22,19 +22,25 @@ fn space_of(blocks: u64, block_bytes: u32) -> Reserved {
 impl Disk {
     /// Reserves space for so many blocks of this size, as if none of them could be compressed. `Full`.
     pub fn reserve(&self, blocks: u64, block_bytes: u32) -> Result<Reservation> {
-        let inner = self.inner();
-        let space = space_of(blocks, block_bytes);
-        let mut core = inner.tell_space(inner.writable()?);
-        if !core.promises(core.reserves(space)) {
-            return Err(inner.full(&core, core.reserves(space)));
-        }
-        core.reserved += space;
-        drop(core);
-        Ok(Reservation { disk: Arc::clone(inner), space, block_bytes })
+        let mut none = Reservation { disk: Arc::clone(self.inner()), space: Reserved::default(), block_bytes };
+        none.grow(blocks)?;
+        Ok(none)
     }
 }
 
 impl Reservation {
+    /// Reserves space for so many blocks more. `Full`: it has what it had.
+    pub fn grow(&mut self, blocks: u64) -> Result<()> {
+        let space = space_of(blocks, self.block_bytes);
+        let mut core = self.disk.tell_space(self.disk.writable()?);
+        if !core.promises(core.reserves(space)) {
+            return Err(self.disk.full(&core, core.reserves(space)));
+        }
+        core.reserved += space;
+        self.space += space;
+        Ok(())
+    }
+
     /// How many blocks it is still good for.
     pub fn blocks(&self) -> u64 {
         self.space.blocks

@@ -42,7 +42,9 @@ impl Run {
             }
             11..47 if open > 0 => {
                 self.swap(at);
+                self.within = true;
                 let done = self.step();
+                self.within = false;
                 let base = &self.transactions[at].base.inodes;
                 let held = &self.held;
                 self.tree.forget(|node| held.contains_key(&node) || base.contains_key(&node));
