@@ -171,3 +171,88 @@ impl Op<'_> {
         Ok(())
     }
 }
+
+/// So many inodes go in one unit.
+const REAPED_AT_ONCE: usize = 64;
+/// A program runs with the rights of its file's owner, of its file's group, if these are set.
+const MODE_SETUID: u32 = 0o4000;
+const MODE_GROUP_RUNS: u32 = 0o2010;
+/// The attribute that says what a program may beyond who runs it.
+const CAPABILITIES: &[u8] = b"security.capability";
+
+impl View {
+    /// [`View::release`] of many: those that are gone by that go in a few units instead of one each. Others may work on
+    /// them in between. The first error is given back, behind the last of them.
+    pub fn release_all(&self, all: &[(Ino, u64)], now: Time) -> Result<()> {
+        let mut first = Ok(());
+        if self.txn.is_some() {
+            for (ino, times) in all {
+                first = first.and(self.release(*ino, *times, now));
+            }
+            return first;
+        }
+        let mut nameless = Vec::new();
+        for (ino, times) in all {
+            let links = |op: &Op<'_>| Ok(op.find_inode(*ino)?.map(|inode| inode.head.links));
+            match self.let_go(*ino, *times).then(|| self.look(&[*ino], links)) {
+                Some(Ok(Some(0))) => nameless.push(*ino),
+                Some(Err(error)) => first = first.and(Err(error)),
+                _ => {}
+            }
+        }
+        for some in nameless.chunks(REAPED_AT_ONCE) {
+            if self.reap_all(some, now).is_err() {
+                // One of them is in the way of the others.
+                for ino in some {
+                    first = first.and(self.files.reap(*ino, now));
+                }
+            }
+        }
+        first
+    }
+
+    /// Inodes without a name that nobody holds any more go, in one unit.
+    fn reap_all(&self, all: &[Ino], now: Time) -> Result<()> {
+        let mut op = self.files.change(all);
+        op.frees = true;
+        for ino in all {
+            if self.is_held(*ino) {
+                continue; // It goes with who holds it.
+            }
+            if let Some(inode) = op.find_inode(*ino)?.filter(|inode| inode.head.links == 0) {
+                op.remove(inode, now)?;
+                op.stage(crate::types::Which::Orphans, ino.0, None);
+            }
+        }
+        op.finish().map(drop)
+    }
+
+    /// Before a file is changed: what makes a program of it more than who runs it goes. `rights`: also the bits of the mode
+    /// that say so (unless the group may not run it: that bit means something else then). A look where there is nothing to do.
+    pub fn drop_privileges(&self, ino: Ino, rights: bool, now: Time) -> Result<()> {
+        let lesser = |op: &Op<'_>, inode: &Inode| {
+            let mut mode = inode.head.mode;
+            if rights && !inode.is_directory() {
+                mode &= !MODE_SETUID;
+                mode &= !if mode & MODE_GROUP_RUNS == MODE_GROUP_RUNS { crate::types::MODE_SETGID } else { 0 };
+            }
+            let pairs = if inode.head.attributes == 0 { Vec::new() } else { op.pairs(inode)? };
+            let capable = pairs.iter().any(|(name, _)| name == CAPABILITIES);
+            Ok((mode != inode.head.mode || capable).then_some((mode, capable.then_some(pairs))))
+        };
+        if self.look(&[ino], |op| lesser(op, &op.inode(ino)?))?.is_none() {
+            return Ok(());
+        }
+        let mut op = self.change(&[ino]);
+        let mut inode = op.inode(ino)?;
+        let Some((mode, pairs)) = lesser(&op, &inode)? else { return Ok(()) };
+        inode.head.mode = mode;
+        if let Some(mut pairs) = pairs {
+            pairs.retain(|(name, _)| name != CAPABILITIES);
+            op.set_pairs(&mut inode, &pairs)?;
+        }
+        inode.touch(now);
+        op.put_inode(&inode);
+        op.finish().map(drop)
+    }
+}

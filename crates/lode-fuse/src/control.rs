@@ -74,15 +74,6 @@ impl Question {
             Question::Differences(number, from) => format!("lode.differences.{number}.{from}"),
         }
     }
-
-    /// The transaction that it acts on.
-    pub(crate) fn about(&self) -> Option<u64> {
-        match self {
-            Question::Commit(number) | Question::Abort(number) => Some(*number),
-            Question::Keep(number, _) | Question::Differences(number, _) => Some(*number),
-            Question::Begin(_) | Question::Find(_) | Question::List => None,
-        }
-    }
 }
 
 /// An answer.

@@ -1,29 +1,29 @@
 //! Errors of the file system as numbers of the kernel.
 
-use fuser::Errno;
 use lode_fs::ErrorKind;
+use rustix::io::Errno;
 
 /// The number for an error.
 pub(crate) fn errno(error: &lode_fs::Error) -> Errno {
     match error.kind() {
-        ErrorKind::NotFound => Errno::ENOENT,
-        ErrorKind::Exists => Errno::EEXIST,
-        ErrorKind::NotDirectory => Errno::ENOTDIR,
-        ErrorKind::IsDirectory => Errno::EISDIR,
-        ErrorKind::NotEmpty => Errno::ENOTEMPTY,
-        ErrorKind::Full => Errno::ENOSPC,
-        ErrorKind::TooLarge => Errno::EFBIG,
-        ErrorKind::NameTooLong => Errno::ENAMETOOLONG,
-        ErrorKind::Invalid => Errno::EINVAL,
-        ErrorKind::NoAttribute => Errno::ENODATA,
-        ErrorKind::Range => Errno::ERANGE,
-        ErrorKind::TooManyLinks => Errno::EMLINK,
-        ErrorKind::NotPermitted => Errno::EPERM,
-        ErrorKind::ReadOnly => Errno::EROFS,
-        ErrorKind::NoData => Errno::ENXIO,
-        ErrorKind::Unsupported => Errno::EOPNOTSUPP,
-        ErrorKind::Conflict => Errno::ECANCELED,
-        ErrorKind::Ended => Errno::ESTALE,
-        ErrorKind::NotOurs | ErrorKind::Damaged | ErrorKind::Failed => Errno::EIO,
+        ErrorKind::NotFound => Errno::NOENT,
+        ErrorKind::Exists => Errno::EXIST,
+        ErrorKind::NotDirectory => Errno::NOTDIR,
+        ErrorKind::IsDirectory => Errno::ISDIR,
+        ErrorKind::NotEmpty => Errno::NOTEMPTY,
+        ErrorKind::Full => Errno::NOSPC,
+        ErrorKind::TooLarge => Errno::FBIG,
+        ErrorKind::NameTooLong => Errno::NAMETOOLONG,
+        ErrorKind::Invalid => Errno::INVAL,
+        ErrorKind::NoAttribute => Errno::NODATA,
+        ErrorKind::Range => Errno::RANGE,
+        ErrorKind::TooManyLinks => Errno::MLINK,
+        ErrorKind::NotPermitted => Errno::PERM,
+        ErrorKind::ReadOnly => Errno::ROFS,
+        ErrorKind::NoData => Errno::NXIO,
+        ErrorKind::Unsupported => Errno::OPNOTSUPP,
+        ErrorKind::Conflict => Errno::CANCELED,
+        ErrorKind::Ended => Errno::STALE,
+        ErrorKind::NotOurs | ErrorKind::Damaged | ErrorKind::Failed => Errno::IO,
     }
 }

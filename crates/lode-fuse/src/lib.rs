@@ -5,8 +5,10 @@
 #![forbid(unsafe_code)]
 
 pub mod control;
+mod device;
 mod door;
 mod errno;
+mod forgotten;
 mod mount;
 mod node;
 mod views;

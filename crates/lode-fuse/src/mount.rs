@@ -1,9 +1,11 @@
 //! A mounted file system: threads that answer the kernel, and one that tells it what has changed.
 
+use crate::device::Device;
 use crate::door::{Door, News};
+use crate::forgotten::Forgotten;
 use crate::node::node;
 use crate::views::Views;
-use fuser::{BackgroundSession, Config, MountOption, Notifier, Session, SessionACL};
+use fuser::{BackgroundSession, Config, INodeNo, MountOption, Notifier, Session, SessionACL};
 use lode_fs::FileSystem;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, UnmountFlags, unmount};
@@ -58,7 +60,9 @@ pub struct MountOptions {
 pub struct Mount {
     session: BackgroundSession,
     views: Arc<Views>,
-    teller: Option<JoinHandle<()>>,
+    forgotten: Arc<Forgotten>,
+    /// The one that tells the kernel what has changed, and the one that lets go of what it has forgotten.
+    helpers: Vec<JoinHandle<()>>,
     /// Where it is, if it was mounted without help.
     point: Option<PathBuf>,
 }
@@ -109,7 +113,10 @@ impl Mount {
         let views = Arc::new(Views::new(fs));
         let (news, told) = channel();
         let relaxed = options.order == Order::Relaxed;
-        let door = Door { views: Arc::clone(&views), relaxed, news: parking_lot::Mutex::new(news) };
+        let forgotten = Arc::new(Forgotten::default());
+        let news = parking_lot::Mutex::new(news);
+        let door = Arc::new(Door { views: Arc::clone(&views), forgotten: Arc::clone(&forgotten), news });
+        let door = Device { door, relaxed, ring: false, ring_agreed: Arc::default() };
         let direct = rustix::process::geteuid().is_root() && !options.auto_unmount;
         let (session, point) = if direct {
             let kernel = mount(at, options)?;
@@ -123,10 +130,12 @@ impl Mount {
             (fuser::spawn_mount(door, at, &config(options, true))?, None)
         };
         let notifier = session.notifier();
+        let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
         let of = Arc::clone(&views);
-        let teller = std::thread::Builder::new().name("lode-teller".to_owned());
-        let teller = teller.spawn(move || tell(&of, &told, &notifier))?;
-        Ok(Mount { session, views, teller: Some(teller), point })
+        let teller = named("lode-teller").spawn(move || tell(&of, &told, &notifier))?;
+        let (of, all) = (Arc::clone(&views), Arc::clone(&forgotten));
+        let forgetter = named("lode-forgetter").spawn(move || all.run(&of))?;
+        Ok(Mount { session, views, forgotten, helpers: vec![teller, forgetter], point })
     }
 
     /// Whether the kernel has unmounted it.
@@ -137,7 +146,7 @@ impl Mount {
     /// Unmounts it, and gives back the file system once everything that was asked before is answered.
     pub fn unmount(mut self) -> io::Result<FileSystem> {
         let fs = self.views.fs.clone();
-        let teller = self.teller.take();
+        let helpers = std::mem::take(&mut self.helpers);
         match &self.point {
             _ if self.is_over() => self.session.join()?,
             Some(point) => {
@@ -156,8 +165,9 @@ impl Mount {
             }
             None => self.session.umount_and_join()?,
         }
-        if let Some(teller) = teller {
-            let _ = teller.join();
+        self.forgotten.end();
+        for helper in helpers {
+            let _ = helper.join();
         }
         Ok(fs)
     }
@@ -177,16 +187,17 @@ fn abort(connection: u32) -> io::Result<()> {
 fn tell(views: &Views, told: &Receiver<News>, notifier: &Notifier) {
     loop {
         match told.recv_timeout(Duration::from_millis(200)) {
-            Ok(News { committed, reply }) => {
+            Ok(News { committed, told }) => {
+                let node = |ino| INodeNo(node(0, ino).0);
                 for (directory, name) in &committed.names {
                     // What the kernel does not know need not be forgotten.
-                    let _ = notifier.inval_entry(node(0, *directory), OsStr::from_bytes(name));
-                    let _ = notifier.inval_inode(node(0, *directory), 0, 0);
+                    let _ = notifier.inval_entry(node(*directory), OsStr::from_bytes(name));
+                    let _ = notifier.inval_inode(node(*directory), 0, 0);
                 }
                 for ino in &committed.inodes {
-                    let _ = notifier.inval_inode(node(0, *ino), 0, 0);
+                    let _ = notifier.inval_inode(node(*ino), 0, 0);
                 }
-                reply.data(&crate::control::done(0, b""));
+                told();
             }
             Err(std::sync::mpsc::RecvTimeoutError::Timeout) => end_orphans(views),
             Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return,

@@ -5,14 +5,19 @@
 //! ```
 //! Two nodes belong to no inode: the directory `.txn`, in which each open transaction is a directory by its number.
 
-use fuser::INodeNo;
 use lode_fs::Ino;
 
 const INODE_BITS: u32 = 48;
 const INODE_MASK: u64 = (1 << INODE_BITS) - 1;
 
+/// See the file's head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Node(pub u64);
+
+/// The root.
+pub(crate) const ROOT: Node = Node(Ino::ROOT.0);
 /// The directory of transactions.
-pub(crate) const TRANSACTIONS: INodeNo = INodeNo(INODE_MASK);
+pub(crate) const TRANSACTIONS: Node = Node(INODE_MASK);
 /// Its name in the root.
 pub(crate) const TRANSACTIONS_NAME: &[u8] = b".txn";
 
@@ -20,12 +25,12 @@ pub(crate) const TRANSACTIONS_NAME: &[u8] = b".txn";
 pub(crate) const VIEWS_MAX: u64 = 1 << (64 - INODE_BITS);
 
 /// A node of a transaction.
-pub(crate) fn node(view: u64, ino: Ino) -> INodeNo {
+pub(crate) fn node(view: u64, ino: Ino) -> Node {
     debug_assert!(view < VIEWS_MAX && ino.0 < INODE_MASK, "numbers are checked where they are given out");
-    INodeNo(view << INODE_BITS | ino.0)
+    Node(view << INODE_BITS | ino.0)
 }
 
 /// Which transaction, and which inode.
-pub(crate) fn parts(node: INodeNo) -> (u64, Ino) {
+pub(crate) fn parts(node: Node) -> (u64, Ino) {
     (node.0 >> INODE_BITS, Ino(node.0 & INODE_MASK))
 }

@@ -1,0 +1,124 @@
+//! Names: looking them up, making, linking, removing, renaming, listing them; and letting go of what they gave.
+
+use super::{Answer, Asker, Door, Known, known, now, told, transactions_directory};
+use crate::node::{Node, ROOT, TRANSACTIONS, TRANSACTIONS_NAME, node};
+use lode_fs::{Entry, ErrorKind, Kind, New, Renaming, View};
+use rustix::io::Errno;
+
+/// Flags of `rename`, as the kernel has them.
+const RENAME_NOREPLACE: u32 = 1;
+const RENAME_EXCHANGE: u32 = 2;
+
+/// What a name means.
+pub(crate) enum Looked {
+    /// This.
+    Here(Known),
+    /// This, but its attributes depend on who asks.
+    Asked(Known),
+    /// Nothing, and the kernel may remember that.
+    Nothing,
+}
+
+impl Door {
+    pub fn lookup(&self, asker: Asker, parent: Node, name: &[u8]) -> Answer<Looked> {
+        if parent == TRANSACTIONS {
+            return self.lookup_transaction(asker, name).map(Looked::Asked);
+        }
+        if parent == ROOT && name == TRANSACTIONS_NAME {
+            return Ok(Looked::Here(transactions_directory()));
+        }
+        let (number, view, parent) = self.at(parent)?;
+        match view.lookup(parent, name) {
+            Ok(found) => Ok(Looked::Here(known(number, found))),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Looked::Nothing),
+            Err(error) => told(Err(error)),
+        }
+    }
+
+    fn lookup_transaction(&self, asker: Asker, name: &[u8]) -> Answer<Known> {
+        let number = std::str::from_utf8(name).ok().and_then(|name| name.parse().ok());
+        let number: u64 = number.filter(|number| self.may(asker, *number)).ok_or(Errno::NOENT)?;
+        let view = self.views.view(number).ok_or(Errno::NOENT)?;
+        Ok(known(number, told(view.hold(lode_fs::Ino::ROOT))?))
+    }
+
+    pub fn make(&self, asker: Asker, parent: Node, name: &[u8], new: &New<'_>, umask: u32) -> Answer<Known> {
+        let (number, view, parent) = self.at(parent)?;
+        Ok(known(number, told(view.make(parent, name, new, &asker.caller(umask)))?))
+    }
+
+    /// Makes a file, a device, a fifo or a socket: what the mode says.
+    pub fn make_node(&self, asker: Asker, parent: Node, name: &[u8], modes: (u32, u32), device: u32) -> Answer<Known> {
+        let (mode, umask) = modes;
+        let kind = Kind::of(mode).ok_or(Errno::INVAL)?;
+        let new = New { kind, permissions: mode & 0o7777, device, target: b"" };
+        self.make(asker, parent, name, &new, umask)
+    }
+
+    pub fn link(&self, node: Node, parent: Node, name: &[u8]) -> Answer<Known> {
+        let (number, view, ino, parent) = self.both(node, parent)?;
+        Ok(known(number, told(view.link(ino, parent, name, now()))?))
+    }
+
+    pub fn unlink(&self, parent: Node, name: &[u8]) -> Answer<()> {
+        let (_, view, parent) = self.at(parent)?;
+        told(view.unlink(parent, name, now()))
+    }
+
+    pub fn remove_directory(&self, parent: Node, name: &[u8]) -> Answer<()> {
+        let (_, view, parent) = self.at(parent)?;
+        told(view.remove_directory(parent, name, now()))
+    }
+
+    pub fn rename(&self, from: (Node, &[u8]), to: (Node, &[u8]), flags: u32) -> Answer<()> {
+        let how = match flags {
+            0 => Renaming::Replace,
+            RENAME_NOREPLACE => Renaming::Keep,
+            RENAME_EXCHANGE => Renaming::Exchange,
+            _ => return Err(Errno::INVAL),
+        };
+        let (_, view, parent, new_parent) = self.both(from.0, to.0)?;
+        told(view.rename(parent, from.1, new_parent, to.1, how, now()))
+    }
+
+    fn each(&self, directory: Node, from: u64, tell: &mut dyn FnMut(u64, &View, &Entry) -> bool) -> Answer<()> {
+        if directory == TRANSACTIONS {
+            return Ok(());
+        }
+        let (number, view, ino) = self.at(directory)?;
+        told(view.list(ino, from, &mut |entry| tell(number, &view, entry)))
+    }
+
+    /// Names of a directory, until `tell` has no room for one.
+    pub fn list(&self, directory: Node, from: u64, tell: &mut dyn FnMut(Node, &Entry) -> bool) -> Answer<()> {
+        self.each(directory, from, &mut |number, _, entry| tell(node(number, entry.ino), entry))
+    }
+
+    /// The same, with what they mean, which is as if it had been looked up.
+    pub fn list_looked_up(
+        &self,
+        directory: Node,
+        from: u64,
+        tell: &mut dyn FnMut(&Known, &Entry) -> bool,
+    ) -> Answer<()> {
+        self.each(directory, from, &mut |number, view, entry| {
+            // The kernel counts neither of these as looked up.
+            let dots = entry.name == b"." || entry.name == b"..";
+            let found = if dots { view.attributes(entry.ino) } else { view.hold(entry.ino) };
+            // One that is gone by now.
+            let Ok(found) = found else { return true };
+            let fitted = tell(&Known { node: node(number, entry.ino), found }, entry);
+            if !fitted && !dots {
+                let _ = view.release(entry.ino, 1, now());
+            }
+            fitted
+        })
+    }
+
+    /// The kernel has forgotten what it looked up so many times. That it is gone then need not be waited for.
+    pub fn forget(&self, node: Node, times: u64) {
+        if node != TRANSACTIONS {
+            self.forgotten.add(node, times);
+        }
+    }
+}
