@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Units with labels that begin so are transactions.
-const PREFIX: &str = "files/";
+pub(crate) const PREFIX: &str = "files/";
 
 /// What is a conflict at the commit of a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
