@@ -114,7 +114,8 @@ fn not_of_files(disk: &Disk, name: &str) -> Result<()> {
         disk.units().ok()?.into_iter().find(|unit| unit.id == number).map(|unit| unit.label)
     };
     if is_of_files(name) || (disk.unit_labelled(name).is_err() && numbered().is_some_and(|label| is_of_files(&label))) {
-        let words = "expected a unit of volumes, found one of the file system; `lode txn` lists, commits and aborts those";
+        let words =
+            "expected a unit of volumes, found one of the file system; `lode txn` lists, commits and aborts those";
         return Err(Failure::usage(format!("{}: {words}", text::safe(name))));
     }
     Ok(())
