@@ -14,6 +14,10 @@ DIR ?= .
 ARGS ?=
 # make fuzz TIME=10m TARGET=open_image
 TARGET ?=
+# make install PREFIX=/usr DESTDIR=package; mount(8) looks for helpers in /sbin only
+PREFIX ?= /usr/local
+SBINDIR ?= /sbin
+DESTDIR ?=
 # The least that `make test` crashes, and how long it may take.
 IMAGES_MIN = 1000000
 SCRIPTS_MIN = 500
@@ -23,7 +27,7 @@ HISTORIES_MIN = 2000
 CRASHES_SECONDS_MAX = 600
 
 .DEFAULT_GOAL = help
-.PHONY: help setup demo test unit-tests planted explore crashes check bench torture fuzz
+.PHONY: help setup demo test unit-tests planted explore crashes check bench torture fuzz install
 
 help:
 	@echo 'make demo      show on real input what Lode promises (a minute or two, 6.5 GB of scratch in TMPDIR)'
@@ -32,6 +36,7 @@ help:
 	@echo 'make bench     side by side with the raw device: NAME=commit1 DIR=. ARGS=--json'
 	@echo 'make torture   crash for a while: SEED=1 TIME=60s THREADS=2'
 	@echo 'make fuzz      fuzz every decoder: TIME=60s TARGET= (nightly toolchain)'
+	@echo 'make install   lode, and mount.fuse.lode for mount and fstab: PREFIX=/usr/local SBINDIR=/sbin DESTDIR='
 	@echo 'make setup     install what tests and demo need and what is missing (apt)'
 
 setup:
@@ -73,6 +78,12 @@ check:
 bench: setup
 	$(CARGO) build --release --locked -p lode-cli
 	$(LODE) bench $(NAME) --dir $(DIR) $(ARGS)
+
+install:
+	$(CARGO) build --release --locked -p lode-cli
+	install -D -m 755 $(LODE) '$(DESTDIR)$(PREFIX)/bin/lode'
+	mkdir -p '$(DESTDIR)$(SBINDIR)'
+	ln -sfn '$(PREFIX)/bin/lode' '$(DESTDIR)$(SBINDIR)/mount.fuse.lode'
 
 torture:
 	$(CARGO) build --release --locked -p lode-sim --bin torture

@@ -10,6 +10,7 @@ use crate::shelf::Shelf;
 use changed::Changed;
 use in_unit::InUnit;
 use lode::{Disk, ErrorKind, Lsn, Survive, UnitLabel, Volume};
+use lode_fs::is_of_files;
 use lode_nbd::{Context, Durability, Export, ExportError, ExportErrorKind, Exports, Ticket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -115,7 +116,7 @@ impl Exports for Volumes {
         }
         // Units that cannot be read hide no volumes. On a disk that is only read none can be taken up.
         let units = if self.read_only { Vec::new() } else { self.disk.units().unwrap_or_default() };
-        for label in units.into_iter().map(|unit| unit.label).filter(|label| !label.is_empty()) {
+        for label in units.into_iter().map(|unit| unit.label).filter(|label| !label.is_empty() && !is_of_files(label)) {
             names.extend(self.disk.volume_names().iter().map(|volume| format!("{volume}{IN_UNIT}{label}")));
         }
         Ok(names)
@@ -124,6 +125,10 @@ impl Exports for Volumes {
     fn open(&self, name: &str) -> Outcome<Arc<dyn Export>> {
         if let Some((name, label)) = self.in_unit(name) {
             let volume = self.disk.volume(name).map_err(refused)?;
+            if is_of_files(label) {
+                let words = "expected a unit of volumes, found one of the file system";
+                return Err(ExportError::new(ExportErrorKind::Denied, words));
+            }
             if self.read_only {
                 return Err(ExportError::new(ExportErrorKind::Denied, "units are not taken up for reading only"));
             }

@@ -20,6 +20,7 @@ mod output;
 mod progress;
 mod random;
 mod reservations;
+mod serving;
 mod session;
 mod shelf;
 mod size;
@@ -27,6 +28,7 @@ mod space;
 mod text;
 
 use arguments::Arguments;
+use commands::mount::helper;
 use control::client::{self, Outcome};
 use failure::{Code, Failure, Result};
 use std::process::ExitCode;
@@ -38,18 +40,17 @@ fn now() -> u64 {
 }
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(code) => code.into(),
-        Err(failure) => {
-            eprintln!("lode: {}", text::safe(failure.words()));
-            failure.code().into()
-        }
-    }
+    let code = run().unwrap_or_else(|failure| {
+        eprintln!("lode: {}", text::safe(failure.words()));
+        failure.code()
+    });
+    let line: Vec<_> = std::env::args_os().take(1).collect();
+    if helper::is_one(&line) { helper::exit_code(code).into() } else { code.into() }
 }
 
 /// Runs the command here, or has it run by the server of its disk.
 fn run() -> Result<Code> {
-    let line: Vec<_> = std::env::args_os().collect();
+    let line = helper::translated(std::env::args_os().collect());
     let (arguments, disk) = Arguments::parse(line.clone()).unwrap_or_else(|error| error.exit());
     let mut unasked = None;
     if let Some(disk) = disk.filter(|_| !arguments.command.needs_the_disk_alone()) {

@@ -59,7 +59,7 @@ pub fn run(command: Command) -> Result<Code> {
         Command::Receive(arguments) => receive::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Fs(command) => fs::run(&command),
-        Command::Mount(arguments) => mount::run(&arguments),
+        Command::Mount(arguments) => mount::run(arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Txn(command) => txn::run(&command),
         Command::Completions(arguments) => completions::run(&arguments),

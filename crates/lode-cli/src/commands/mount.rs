@@ -1,20 +1,26 @@
 //! `lode mount`: the file system of a disk on a directory, until it is unmounted or a signal says that it is enough.
 
+mod background;
+pub mod helper;
+mod options;
+
 use crate::chores::Chores;
 use crate::commands::fs::time;
 use crate::control::server::Control;
 use crate::failure::{Code, Failure, Result};
+use crate::serving::{self, Where};
 use crate::shelf::Shelf;
 use crate::{image, output, space};
-use lode::OpenOptions;
+use lode::{Disk, OpenOptions};
 use lode_fs::FileSystem;
-use lode_fuse::{Mount, MountOptions, Order};
+use lode_fuse::Mount;
+use lode_nbd::Server;
+use options::Options;
 use rustix::mount::{UnmountFlags, unmount};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,6 +29,7 @@ Examples:
   lode mount disk.lode /mnt
   lode mount disk.lode /mnt --allow-other -o relaxed
   lode mount disk.lode /mnt --foreground
+  lode mount disk.lode /mnt --socket /tmp/lode.sock
   umount /mnt
 
 Strict is the order if nothing else is asked for: what survives a crash is a prefix of what programs
@@ -33,10 +40,16 @@ file systems do. fsync and sync mean the same in both.
 After a crash, or kill -9, the same command mounts it again and goes on: there is nothing to mend.
 Programs that set user ids, and devices, are not honoured unless -o suid and -o dev ask for that.
 
+With --socket or --listen the same process serves the volumes of the disk over NBD, as `lode serve`
+does, until it is unmounted. What the file system keeps its files in is no volume, and not served.
+
 Other commands work on the disk while it is mounted: they find it by the socket disk.lode.control.";
 
 /// How often it looks whether it was unmounted.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// How long requests and commands that run may take to finish at the end.
+const DRAIN: Duration = Duration::from_secs(10);
 
 /// What `lode mount` takes.
 #[derive(clap::Args)]
@@ -55,82 +68,89 @@ pub struct Arguments {
     /// Change nothing
     #[arg(long)]
     read_only: bool,
+    #[command(flatten)]
+    at: Where,
     /// So many threads answer [default: twice as many as there are processors, at least 4]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// strict, relaxed, suid, dev, noexec, ro, rw, allow_other, auto_unmount; others are ignored
+    /// strict, relaxed, suid, dev, noexec, ro, allow_other, auto_unmount, hold=SIZE, socket=PATH,
+    /// listen=ADDR:PORT, threads=N; what fstab has for others means nothing here
     #[arg(long = "option", short, value_name = "OPTIONS", value_delimiter = ',')]
     option: Vec<String>,
-}
-
-/// Options that mounts have for others, and that mean nothing here.
-const KNOWN: [&str; 12] =
-    ["rw", "auto", "noauto", "user", "users", "nouser", "defaults", "nofail", "exec", "nosuid", "nodev", "_netdev"];
-
-fn options(arguments: &Arguments) -> Result<MountOptions> {
-    let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-    let mut options = MountOptions {
-        source: std::path::absolute(&arguments.disk).unwrap_or_default().to_string_lossy().into_owned(),
-        order: Order::Strict,
-        allow_other: arguments.allow_other,
-        suid: false,
-        dev: false,
-        noexec: false,
-        read_only: arguments.read_only,
-        auto_unmount: false,
-        threads: arguments.threads.unwrap_or((2 * threads).clamp(4, 64)),
-    };
-    for option in &arguments.option {
-        match option.as_str() {
-            "strict" => options.order = Order::Strict,
-            "relaxed" => options.order = Order::Relaxed,
-            "suid" => options.suid = true,
-            "dev" => options.dev = true,
-            "noexec" => options.noexec = true,
-            "ro" => options.read_only = true,
-            "allow_other" => options.allow_other = true,
-            "auto_unmount" => options.auto_unmount = true,
-            known if KNOWN.contains(&known) || known.starts_with("x-") || known.starts_with("comment=") => {}
-            other => return Err(Failure::usage(format!("-o {other}: there is no such option"))),
-        }
-    }
-    Ok(options)
+    /// Pass over options that are not known
+    #[arg(long, short)]
+    sloppy: bool,
+    /// Look at the options, and do nothing
+    #[arg(long)]
+    fake: bool,
+    /// Print nothing but errors
+    #[arg(long, short)]
+    quiet: bool,
+    /// Be the process in the background
+    #[arg(long, hide = true)]
+    daemon: bool,
 }
 
 /// Mounts it, and stays until it is unmounted; or has a process of its own do so.
-pub fn run(arguments: &Arguments) -> Result<Code> {
-    let options = options(arguments)?;
-    if !arguments.foreground {
-        return in_background();
+pub fn run(mut arguments: Arguments) -> Result<Code> {
+    if arguments.fake {
+        Options::new(&arguments)?;
+        return Ok(Code::Done);
+    }
+    if arguments.daemon {
+        background::settle(&mut arguments)?;
+    }
+    let options = Options::new(&arguments)?;
+    if !arguments.foreground && !arguments.daemon {
+        return background::begin(arguments.quiet);
     }
     // Before anything can be waited for, so that a signal is never lost.
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(|error| Failure::io("mount: catching signals", error))?;
     ready(&arguments.directory)?;
     let started = Instant::now();
-    let opening = OpenOptions { read_only: options.read_only, ..OpenOptions::default() };
+    let opening = OpenOptions { read_only: options.mount.read_only, ..OpenOptions::default() };
     let opened = image::open_with(&arguments.disk, &opening)?;
     image::closing(opened, |disk| {
         space::log(&arguments.disk, disk);
         let fs = FileSystem::open(disk, time())?;
         let took = started.elapsed();
-        let mount =
-            Mount::new(fs, &arguments.directory, &options).map_err(|error| refused(&arguments.directory, error))?;
         let shelf = Arc::new(Shelf::default());
+        // Whatever may be refused is asked for before it is mounted.
+        let server = match options.at.is_nowhere() {
+            true => None,
+            false => Some(serving::start(&options.at, disk, options.mount.read_only, &shelf)?),
+        };
+        let mount = Mount::new(fs, &arguments.directory, &options.mount)
+            .map_err(|error| refused(&arguments.directory, error))?;
         let control = Control::start(&arguments.disk, disk, &shelf);
-        let chores = Chores::start(disk, options.read_only, false);
-        let (disk_name, directory) = (image::show(&arguments.disk), image::show(&arguments.directory));
-        output::line(format!("{disk_name}: on {directory} after {:.1} ms", took.as_secs_f64() * 1e3))?;
-        output::line("ready")?;
-        while !mount.is_over() && signals.pending().next().is_none() {
+        let chores = Chores::start(disk, options.mount.read_only, false);
+        let told = tell(&arguments, disk, server.as_ref(), took);
+        while told.is_ok() && !mount.is_over() && signals.pending().next().is_none() {
             std::thread::sleep(LOOK);
+        }
+        let until = Instant::now() + DRAIN;
+        if let Some(server) = server {
+            server.drain(DRAIN);
         }
         chores.stop();
         if let Ok(control) = control {
-            control.drain(Duration::from_secs(10));
+            control.drain(until.saturating_duration_since(Instant::now()));
         }
-        mount.unmount().map_err(|error| Failure::io(format!("unmounting {directory}"), error))?.sync()?;
-        Ok(Code::Done)
+        let at = image::show(&arguments.directory);
+        mount.unmount().map_err(|error| Failure::io(format!("unmounting {at}"), error))?.sync()?;
+        told.map(|()| Code::Done)
     })
+}
+
+/// Says that it is mounted.
+fn tell(arguments: &Arguments, disk: &Disk, server: Option<&Server>, took: Duration) -> Result<()> {
+    let (path, directory) = (image::show(&arguments.disk), image::show(&arguments.directory));
+    output::line(format!("{path}: on {directory} after {:.1} ms", took.as_secs_f64() * 1e3))?;
+    if let Some(server) = server {
+        output::print(&serving::uris(disk, server.address())?)?;
+    }
+    output::line(background::READY)?;
+    if arguments.daemon { background::let_go() } else { Ok(()) }
 }
 
 /// A mount that a process has left that is no more is taken away; anything else must be a directory.
@@ -168,25 +188,4 @@ fn refused(directory: &Path, error: std::io::Error) -> Failure {
         ),
         _ => Failure::io(format!("mounting on {at}"), error),
     }
-}
-
-/// Begins a process that mounts it, and waits until it has.
-fn in_background() -> Result<Code> {
-    let failed = |error| Failure::io("mount: going into the background", error);
-    let own = std::env::current_exe().map_err(failed)?;
-    let mut command = Command::new(own);
-    command.args(std::env::args_os().skip(1)).arg("--foreground");
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(failed)?;
-    let told = child.stdout.take().expect("asked for");
-    for line in BufReader::new(told).lines() {
-        let line = line.map_err(failed)?;
-        if line == "ready" {
-            return Ok(Code::Done);
-        }
-        output::line(line)?;
-    }
-    let status = child.wait().map_err(failed)?;
-    let code = status.code().and_then(|code| u8::try_from(code).ok()).and_then(Code::from_number);
-    // It has said why.
-    Ok(code.unwrap_or(Code::Io))
 }

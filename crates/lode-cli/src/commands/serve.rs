@@ -2,18 +2,15 @@
 
 use crate::chores::Chores;
 use crate::control::server::Control;
-use crate::exports::Volumes;
 use crate::failure::{Code, Failure, Result};
+use crate::serving::{self, Where};
 use crate::shelf::Shelf;
 use crate::{image, output, space, text};
-use listenfd::ListenFd;
 use lode::{Disk, OpenOptions};
-use lode_nbd::{Address, Limits, Listener, Server};
+use lode_nbd::Address;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fmt::Write as _;
-use std::io::ErrorKind;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -63,22 +60,14 @@ the disk were full.";
 /// What `lode serve` takes.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-#[command(group(clap::ArgGroup::new("where")))]
 pub struct Arguments {
     /// The disk
     disk: PathBuf,
-    /// Serve on a unix socket
-    #[arg(long, value_name = "PATH", group = "where")]
-    socket: Option<PathBuf>,
-    /// Serve on TCP
-    #[arg(long, value_name = "ADDR:PORT", group = "where")]
-    listen: Option<String>,
+    #[command(flatten)]
+    at: Where,
     /// Refuse every change; the disk is not written to
     #[arg(long)]
     read_only: bool,
-    /// Listen on an address that is not a loopback one
-    #[arg(long, conflicts_with = "socket")]
-    allow_remote: bool,
     /// Give the space of what is free in the disk back to the file system or the device below
     #[arg(long, conflicts_with = "read_only")]
     discard: bool,
@@ -110,7 +99,7 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
     image::closing(disk, |disk| {
         space::log(&arguments.disk, disk);
         let shelf = Arc::new(Shelf::default());
-        let server = start(arguments, disk, &shelf)?;
+        let server = serving::start(&arguments.at, disk, arguments.read_only, &shelf)?;
         let control = Control::start(&arguments.disk, disk, &shelf);
         let chores = Chores::start(disk, arguments.read_only, arguments.reorganize);
         output::print(&greeting(arguments, disk, server.address(), opened, &control)?)?;
@@ -125,43 +114,6 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
         output::line(format!("stopped: {} connections finished, {} cut off", report.finished, report.dropped))?;
         Ok(Code::Done)
     })
-}
-
-fn start(arguments: &Arguments, disk: &Disk, shelf: &Arc<Shelf>) -> Result<Server> {
-    let listener = match (&arguments.socket, &arguments.listen) {
-        (Some(path), _) => Listener::unix(path).map_err(|error| refused(&image::show(path), error)),
-        (None, Some(address)) => {
-            Listener::tcp(address, arguments.allow_remote).map_err(|error| refused(&text::safe(address), error))
-        }
-        (None, None) => given(arguments.allow_remote),
-    }?;
-    let exports = Arc::new(Volumes::new(disk.clone(), arguments.read_only, Arc::clone(shelf)));
-    Server::start(listener, exports, Limits::default()).map_err(|error| Failure::io("serve: starting", error))
-}
-
-/// The socket that systemd listens on for this process.
-fn given(allow_remote: bool) -> Result<Listener> {
-    let mut sockets = ListenFd::from_env();
-    match sockets.len() {
-        1 => {}
-        0 => return Err(Failure::usage("serve: expected --socket, --listen or a socket of systemd, found none")),
-        many => return Err(Failure::usage(format!("serve: expected one socket of systemd, found {many}"))),
-    }
-    let unix = sockets.take_unix_listener(0).map(|found| found.map(OwnedFd::from));
-    let socket = unix.or_else(|_| sockets.take_tcp_listener(0).map(|found| found.map(OwnedFd::from)));
-    let given = socket.and_then(|socket| Listener::given(socket.expect("there is one"), allow_remote));
-    given.map_err(|error| refused("the socket of systemd", error))
-}
-
-/// Why there is no socket.
-fn refused(at: &str, error: std::io::Error) -> Failure {
-    let code = match error.kind() {
-        ErrorKind::AddrInUse => Code::Busy,
-        ErrorKind::AlreadyExists => Code::Exists,
-        ErrorKind::InvalidInput => Code::Usage,
-        _ => return Failure::io(format!("listening on {at}"), error),
-    };
-    Failure::new(code, format!("listening on {at}: {error}"))
 }
 
 fn greeting(
@@ -179,48 +131,7 @@ fn greeting(
         // The disk is served all the same.
         Err(why) => writeln!(words, "commands: none, they will find the disk busy: {}", text::safe(why.words())),
     };
-    for volume in disk.volumes()? {
-        let _ = writeln!(words, "{}", uri(address, &volume.name));
-    }
+    words.push_str(&serving::uris(disk, address)?);
     words.push_str("ready\n");
     Ok(words)
-}
-
-/// The URI of a volume, as every NBD client takes it.
-fn uri(address: &Address, volume: &str) -> String {
-    let volume = escape(volume);
-    match address {
-        Address::Tcp(address) => format!("nbd://{address}/{volume}"),
-        Address::Unix(path) => {
-            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-            format!("nbd+unix:///{volume}?socket={}", escape(&path.to_string_lossy()))
-        }
-    }
-}
-
-/// Percent-encodes what has a meaning in a URI or to a terminal.
-fn escape(text: &str) -> String {
-    let mut escaped = String::new();
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte) {
-            escaped.push(char::from(byte));
-        } else {
-            let _ = write!(escaped, "%{byte:02X}");
-        }
-    }
-    escaped
-}
-
-#[cfg(test)]
-mod tests {
-    use super::uri;
-    use lode_nbd::Address;
-
-    #[test]
-    fn uris_are_escaped() {
-        let address = Address::Unix("/tmp/a b.sock".into());
-        assert_eq!(uri(&address, "dä ta?"), "nbd+unix:///d%C3%A4%20ta%3F?socket=/tmp/a%20b.sock");
-        let address = Address::Tcp("127.0.0.1:10809".parse().expect("an address"));
-        assert_eq!(uri(&address, "data"), "nbd://127.0.0.1:10809/data");
-    }
 }

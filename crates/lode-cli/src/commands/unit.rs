@@ -6,6 +6,7 @@ use crate::progress::Progress;
 use crate::{image, output, session, size, text};
 use clap::Subcommand;
 use lode::{Disk, Unit, UnitConflicts, UnitId, UnitInfo, UnitLabel, UnitOptions, UnitState, UnitStatus, UnitView};
+use lode_fs::is_of_files;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -106,8 +107,23 @@ pub(super) fn labelled(label: &str, keep: Option<Duration>, snapshot: Option<Str
     UnitLabel { label: label.to_owned(), made, until, snapshot }
 }
 
+/// Units of the file system are its own, under whatever name they are asked for.
+fn not_of_files(disk: &Disk, name: &str) -> Result<()> {
+    let numbered = || {
+        let number = name.parse().ok().map(UnitId)?;
+        disk.units().ok()?.into_iter().find(|unit| unit.id == number).map(|unit| unit.label)
+    };
+    if is_of_files(name) || (disk.unit_labelled(name).is_err() && numbered().is_some_and(|label| is_of_files(&label))) {
+        let words =
+            "expected a unit of volumes, found one of the file system; `lode txn` lists, commits and aborts those";
+        return Err(Failure::usage(format!("{}: {words}", text::safe(name))));
+    }
+    Ok(())
+}
+
 /// Begins a unit that outlives this command.
 pub(super) fn begin(disk: &Disk, label: &UnitLabel, options: &UnitOptions) -> Result<()> {
+    not_of_files(disk, &label.label)?;
     let unit = outlives(disk.begin_labelled(label, options)?)?;
     output::line(format!("{}: unit {}", text::safe(&label.label), unit.0))
 }
@@ -126,6 +142,7 @@ fn outlives(mut unit: Unit) -> Result<UnitId> {
 
 /// Makes a unit that goes on where another one is, and outlives this command.
 pub(super) fn copy(disk: &Disk, name: &str, label: &UnitLabel) -> Result<()> {
+    not_of_files(disk, &label.label)?;
     let mut progress = Progress::bytes("copying", None);
     let copied = with(disk, name, |open| {
         let unit = open.as_mut().ok_or_else(|| ended(name))?;
@@ -144,6 +161,7 @@ pub(super) fn copy(disk: &Disk, name: &str, label: &UnitLabel) -> Result<()> {
 
 /// Does something with a unit that is open, also if connections are bound to it; what is left of it stays with them.
 fn with<T>(disk: &Disk, name: &str, work: impl FnOnce(&mut Option<Unit>) -> Result<T>) -> Result<T> {
+    not_of_files(disk, name)?;
     let number = name.parse().ok().map(UnitId);
     match (disk.unit_labelled(name), number, session::shelf()) {
         (Err(_), Some(number), _) => {

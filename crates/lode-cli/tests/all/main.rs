@@ -18,6 +18,7 @@ mod lists;
 mod maps;
 mod mounts;
 mod reserve;
+mod served_mounts;
 mod serving;
 mod snapshots;
 mod streams;
