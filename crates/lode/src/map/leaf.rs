@@ -8,10 +8,11 @@ mod dense;
 mod runs;
 mod sparse;
 
-use crate::types::{Location, low_u32};
+use crate::types::{Location, len_u32, low_u32};
 use dense::Dense;
 use runs::Runs;
 use sparse::Sparse;
+use std::ops::Range;
 
 /// A place and its checksum in twelve bytes.
 #[derive(Clone, Copy, Default)]
@@ -52,6 +53,9 @@ macro_rules! of_any {
         }
     };
 }
+
+/// So many blocks are looked at one by one.
+const COUNTED: u32 = 64;
 
 /// So many blocks tell whether they lie in order.
 const FEW: usize = 16;
@@ -177,6 +181,17 @@ impl Leaf {
 
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
+    }
+
+    /// How many blocks of a range are stored; in an array, of a longer range than [`COUNTED`], perhaps fewer than that.
+    pub fn stored_in(&self, blocks: Range<u32>) -> u32 {
+        let len = blocks.end.saturating_sub(blocks.start);
+        match &self.places {
+            _ if len <= COUNTED => len_u32(blocks.filter(|at| !self.place(*at).is_none()).count()),
+            Places::Sparse(sparse) => sparse.stored_in(blocks),
+            Places::Runs(runs) => runs.stored_in(&blocks),
+            Places::Dense(_) => len,
+        }
     }
 
     /// How many blocks a leaf has.

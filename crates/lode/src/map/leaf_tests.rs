@@ -48,6 +48,15 @@ fn a_leaf_agrees_with_an_array() {
         for (at, expected) in twin.iter().enumerate() {
             assert_eq!(leaf.get(u32::try_from(at).unwrap()), *expected, "seed {seed} block {at}");
         }
+        for _ in 0..20 {
+            let (from, to) = (seeded.below(u64::from(capacity) + 1), seeded.below(u64::from(capacity) + 1));
+            let (from, to) = (from.min(to) as usize, from.max(to) as usize);
+            let there = twin[from..to].iter().flatten().count() as u32;
+            let stored = leaf.stored_in(from as u32..to as u32);
+            // Long ranges of an array are not counted.
+            let exact = to - from <= COUNTED as usize || !matches!(leaf.places, Places::Dense(_));
+            assert!(stored == there || !exact && stored == (to - from) as u32, "seed {seed} {from}..{to}: {stored}");
+        }
         let changes: Vec<u32> = leaf.changes().map(|(at, _, _)| at).collect();
         let expected: Vec<u32> = (0..capacity).filter(|at| changed[*at as usize]).collect();
         assert_eq!(changes, expected, "seed {seed}");

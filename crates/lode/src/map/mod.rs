@@ -15,6 +15,7 @@ use crate::types::{Location, Lsn};
 use leaf::Leaf;
 pub(crate) use sections::{Sections, sections_of};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// A change that waits until its leaf is loaded. Blocks are counted from the start of the leaf.
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +93,22 @@ impl MapSection {
             Slot::Cold => false,
             Slot::Loaded(leaf) => leaf.is_empty(),
         })
+    }
+
+    /// How many blocks of a range, counted from the start of the section, are stored at most: of each leaf of the range
+    /// that has some. `count`: those of leaves in memory are counted. Cost: at most some hundred steps a leaf.
+    pub fn stored_in(&self, blocks: Range<u32>, leaf_blocks: u32, count: bool) -> impl Iterator<Item = u32> {
+        let leaves = (0..).zip(&self.slots).map(move |(n, slot)| {
+            let start = n * leaf_blocks;
+            let within = |end: u32| end.clamp(start, start + leaf_blocks) - start;
+            let range = within(blocks.start)..within(blocks.end);
+            match slot {
+                Slot::Absent => 0,
+                Slot::Loaded(leaf) if count => leaf.stored_in(range),
+                Slot::Loaded(_) | Slot::Cold => range.end - range.start,
+            }
+        });
+        leaves.filter(|stored| *stored > 0)
     }
 
     /// Which leaves are there, as bits.

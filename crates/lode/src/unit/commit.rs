@@ -62,11 +62,12 @@ impl Unit {
         }
         let mut gathering = None;
         let mut tries = 0;
+        let mut counted = true;
         loop {
             if self.cut_bases.is_empty() {
                 self.cut_blocks()?;
             }
-            let plan = self.plan(&disk);
+            let plan = self.plan(&disk, counted);
             if !self.arena.is_empty() && (plan.chained || self.arena.bytes() > DIRECT_MAX) {
                 self.spill(Claim::Urgent)?;
                 continue;
@@ -103,7 +104,8 @@ impl Unit {
                     ));
                 }
                 Err(Again::Never(error)) => return Err(error),
-                Err(Again::Space(0)) => {}
+                // Others may write where this one discards, as fast as that is counted.
+                Err(Again::Space(0)) => counted = false,
                 Err(Again::Cut) => self.uncut_blocks(),
                 Err(Again::Trim(list, bytes)) => self.trim(list, bytes)?,
                 Err(Again::Space(needed)) => return Err(disk.full(&disk.core.lock(), needed)),

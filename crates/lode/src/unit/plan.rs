@@ -5,7 +5,8 @@ use super::shadow::Shadow;
 use crate::disk::Inner;
 use crate::format::records::put_bytes;
 use crate::map::sections_of;
-use crate::types::{ListId, len_u64};
+use crate::types::{ListId, len_u64, low_u32};
+use std::ops::Range;
 
 pub(super) struct Plan {
     pub data: u32,
@@ -23,8 +24,9 @@ pub(super) struct Plan {
 }
 
 impl Unit {
-    /// How much room the commit needs: in one batch if it is small, else as a chain of them.
-    pub(super) fn plan(&self, disk: &Inner) -> Plan {
+    /// How much room the commit needs: in one batch if it is small, else as a chain of them. `count`: what discards free
+    /// is counted; else it may be all that they cover, whatever others write there meanwhile.
+    pub(super) fn plan(&self, disk: &Inner, count: bool) -> Plan {
         let shape = &disk.shape;
         let snapshots = !disk.core.lock().state.versions.is_empty();
         let mut data = 0;
@@ -42,7 +44,7 @@ impl Unit {
         records += self.besides.as_ref().map_or(0, |besides| besides.bytes());
         let emptied = self.emptied().iter().map(|own| (*own, 0, u64::MAX >> 1));
         let holes = self.hole_ranges().into_iter().chain(emptied);
-        let holes: u64 = holes.map(|(list, first, end)| disk.discard_bytes(list, first, end)).sum();
+        let holes: u64 = holes.map(|(list, first, end)| disk.discard_bytes(list, first..end, count)).sum();
         let group = (shape.batch_bytes - shape.head) / 4;
         let most = u64::from(shape.batch_bytes - shape.head) / 2;
         if records + holes + u64::from(data) <= most {
@@ -89,18 +91,21 @@ impl Unit {
 }
 
 impl Inner {
-    /// About how many bytes of records a discard takes, at most.
-    fn discard_bytes(&self, list: ListId, first: u64, end: u64) -> u64 {
+    /// How many bytes of records a discard takes, at most. Cost: a bounded look at each leaf of the range.
+    fn discard_bytes(&self, list: ListId, blocks: Range<u64>, count: bool) -> u64 {
         let core = self.core.lock();
         let Some(owner) = core.state.lists.get(&list) else { return 0 };
-        let shift = self.shape.section_blocks_shift();
+        let (shift, leaf_blocks) = (self.shape.section_blocks_shift(), self.shape.leaf_blocks());
         let seen = core.state.keeper_of(list).is_some();
         let mut bytes = 0;
-        for (_, section) in owner.sections.range(sections_of(first..end, shift)) {
-            let leaves = section.slots.iter().filter(|slot| !matches!(slot, crate::map::Slot::Absent)).count();
-            let zones = u64::from(self.shape.leaf_blocks().min(core.state.shape.zones));
-            let kept = if seen { u64::from(self.shape.leaf_blocks() * put_bytes(1)) } else { 0 };
-            bytes += len_u64(leaves) * (40 + 12 * zones + kept);
+        for (number, section) in owner.sections.range(sections_of(blocks.clone(), shift)) {
+            let start = u64::from(number) << shift;
+            let within = |end: u64| low_u32(end.clamp(start, start + (1 << shift)) - start);
+            for freed in section.stored_in(within(blocks.start)..within(blocks.end), leaf_blocks, count) {
+                let zones = freed.min(core.state.shape.zones);
+                let kept = if seen { u64::from(freed * put_bytes(1)) } else { 0 };
+                bytes += 40 + 12 * u64::from(zones) + kept;
+            }
         }
         bytes
     }

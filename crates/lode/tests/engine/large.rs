@@ -102,3 +102,64 @@ fn a_list_is_deleted_before_what_a_large_unit_wrote_is_folded() {
     assert_eq!(Disk::check(medium.clone()).unwrap().problems, Vec::<String>::new());
     Disk::open(medium, &options).unwrap().create_volume("v", &VolumeOptions::default()).unwrap();
 }
+
+/// A unit that discards a few blocks is as small as they are, however many leaves lie about them, also where a snapshot sees
+/// them: it shares its batch with others, which the chain of a large one does not.
+#[test]
+fn a_unit_that_discards_few_blocks_is_small() {
+    let disk = Disk::open(medium(1200, 64 << 10, 512), &quiet()).unwrap();
+    let blocks = 32 * 1024;
+    let volume = VolumeOptions { bytes: blocks * 512, block_bytes: 512, ..Default::default() };
+    let volume = disk.create_volume("v", &volume).unwrap();
+    for block in (0..blocks).step_by(7) {
+        volume.write_at(block * 512, &stamp(block, 1)).unwrap();
+    }
+    for snapshot in [false, true] {
+        if snapshot {
+            disk.take_snapshot("s", &Default::default()).unwrap();
+            volume.write_at(0, &stamp(0, 2)).unwrap();
+        }
+        disk.flush(Survive::Power).unwrap();
+        let before = disk.counters().batches;
+        for n in 1..=100u64 {
+            let block = n * 7 + if snapshot { 7000 } else { 0 };
+            let mut unit = disk.begin().unwrap();
+            unit.discard(&volume, block * 512, 512).unwrap();
+            unit.write_at(&volume, block * 512 + 512, &stamp(block, 3)).unwrap();
+            unit.commit().unwrap();
+        }
+        disk.flush(Survive::Power).unwrap();
+        let batches = disk.counters().batches - before;
+        assert!(batches < 20, "{batches} batches for 100 small units");
+    }
+    let mut block = [1; 512];
+    for n in 1..=100u64 {
+        for at in [n * 7, n * 7 + 7000] {
+            volume.read_at(at * 512, &mut block).unwrap();
+            assert_eq!(block, [0; 512]);
+        }
+    }
+}
+
+/// A discard of all that there is has room for its records, as few or as many as they are, and whatever others write there
+/// meanwhile.
+#[test]
+fn a_discard_of_everything_has_room_for_its_records() {
+    let disk = Disk::open(medium(1200, 64 << 10, 512), &quiet()).unwrap();
+    let blocks = 32 * 1024;
+    let volume = VolumeOptions { bytes: blocks * 512, block_bytes: 512, ..Default::default() };
+    let volume = disk.create_volume("v", &volume).unwrap();
+    for (turn, stride) in (1u8..).zip([1, 3, 7919]) {
+        for block in (0..blocks / stride).map(|n| n * 7919 % blocks) {
+            volume.write_at(block * 512, &stamp(block, turn)).unwrap();
+        }
+        if turn == 2 {
+            disk.take_snapshot("s", &Default::default()).unwrap();
+        }
+        let mut unit = disk.begin().unwrap();
+        unit.discard(&volume, 0, blocks * 512).unwrap();
+        volume.write_at(turn as u64 * 512, &stamp(0, turn)).unwrap();
+        unit.commit().unwrap();
+        assert_eq!(volume.extents(0, blocks * 512).unwrap().len(), 1, "all holes");
+    }
+}

@@ -2,6 +2,7 @@
 
 use super::Packed;
 use crate::types::Location;
+use std::ops::Range;
 
 /// `count` blocks from `start` on, stored one behind the other in equal footprints.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +41,15 @@ impl Runs {
         run.map_or_else(Packed::default, |run| {
             Packed::new(run.place.step(at - u32::from(run.start)), self.checksums[at as usize])
         })
+    }
+
+    /// How many blocks of a range are there.
+    pub fn stored_in(&self, blocks: &Range<u32>) -> u32 {
+        let within = |run: &Run| {
+            let (start, end) = (u32::from(run.start), u32::from(run.start) + u32::from(run.count));
+            end.min(blocks.end).saturating_sub(start.max(blocks.start))
+        };
+        self.runs.iter().map(within).sum()
     }
 
     /// Gives back where it was.

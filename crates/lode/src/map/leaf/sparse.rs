@@ -1,7 +1,8 @@
 //! Leaves with few blocks, wherever they lie: which are there, and these one behind the other.
 
 use super::Packed;
-use crate::types::Location;
+use crate::types::{Location, len_u32};
+use std::ops::Range;
 
 /// Which of 64 blocks are there, how many are before them, and which have changed.
 #[derive(Clone, Copy, Default)]
@@ -40,6 +41,15 @@ impl Sparse {
     pub fn get(&self, at: u32) -> Packed {
         let (rank, there) = self.rank(at);
         if there { self.packed[rank] } else { Packed::default() }
+    }
+
+    /// How many blocks of a range are there.
+    pub fn stored_in(&self, blocks: Range<u32>) -> u32 {
+        let before = |at: u32| match self.words.get(at as usize / 64) {
+            Some(_) => self.rank(at).0,
+            None => self.packed.len(),
+        };
+        len_u32(before(blocks.end) - before(blocks.start))
     }
 
     /// Gives back where it was.
