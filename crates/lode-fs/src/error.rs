@@ -61,7 +61,8 @@ pub struct Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    pub(crate) fn new(kind: ErrorKind, context: impl Into<Cow<'static, str>>) -> Error {
+    /// An error in words. Whoever shows the file system to others may have some of his own.
+    pub fn new(kind: ErrorKind, context: impl Into<Cow<'static, str>>) -> Error {
         Error { kind, context: context.into(), source: None }
     }
 

@@ -185,7 +185,7 @@ impl View {
     /// them in between. The first error is given back, behind the last of them.
     pub fn release_all(&self, all: &[(Ino, u64)], now: Time) -> Result<()> {
         let mut first = Ok(());
-        if self.txn.is_some() {
+        if !matches!(self.of, Of::Now) {
             for (ino, times) in all {
                 first = first.and(self.release(*ino, *times, now));
             }

@@ -1,10 +1,10 @@
 //! The transport over `/dev/fuse`, by fuser: its calls as those of the door, answers as its replies. It translates only.
 
 use crate::door::{
-    ASKED, Answer, Answered, Asker, BELIEVED, BLOCK, Door, Known, Looked, NAME_MAX, REQUEST_MAX, Value, fitted, now,
-    transactions_directory,
+    ASKED, Answer, Answered, Asker, BELIEVED, BLOCK, Door, Known, Looked, NAME_MAX, REQUEST_MAX, Value, fitted,
+    made_up, now,
 };
-use crate::node::Node;
+use crate::node::{Node, TRANSACTIONS, node};
 use fuser::{
     CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, Generation, INodeNo, InitFlags,
     KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
@@ -172,7 +172,7 @@ impl Filesystem for Device {
                 reply.entry_with_ttls(&BELIEVED, &ASKED, &attributes(&known), generation(&known));
             }
             Ok(Looked::Nothing) => {
-                let nothing = FileAttr { ino: INodeNo(0), ..attributes(&transactions_directory()) };
+                let nothing = FileAttr { ino: INodeNo(0), ..attributes(&made_up(node(0, TRANSACTIONS))) };
                 reply.entry_with_ttls(&ASKED, &BELIEVED, &nothing, Generation(0));
             }
             Err(error) => reply.error(number(error)),

@@ -13,7 +13,7 @@ pub(crate) use questions::{Answered, Value, fitted};
 
 use crate::errno::errno;
 use crate::forgotten::Forgotten;
-use crate::node::{Node, TRANSACTIONS, node, parts};
+use crate::node::{Node, SNAPSHOTS, node, parts};
 use crate::views::Views;
 use lode_fs::{Attributes, Caller, Committed, Ino, Kind, Time, View};
 use rustix::io::Errno;
@@ -80,15 +80,17 @@ fn told<T>(result: lode_fs::Result<T>) -> Answer<T> {
     result.map_err(|error| errno(&error))
 }
 
-/// The directory of transactions. Whoever may look into one of them is asked there.
-pub(crate) fn transactions_directory() -> Known {
+/// A directory that belongs to no inode: that of transactions (whoever may look into one of them is asked there), or that of
+/// snapshots, which belongs to who has mounted it all.
+pub(crate) fn made_up(node: Node) -> Known {
+    let (_, ino) = parts(node);
     let found = Attributes {
-        ino: Ino(TRANSACTIONS.0),
+        ino,
         generation: 0,
         kind: Kind::Directory,
-        permissions: 0o711,
+        permissions: if ino == SNAPSHOTS { 0o755 } else { 0o711 },
         links: 2,
-        uid: 0,
+        uid: rustix::process::getuid().as_raw(),
         gid: 0,
         device: 0,
         size: 0,
@@ -98,7 +100,7 @@ pub(crate) fn transactions_directory() -> Known {
         changed: Time(0),
         made: Time(0),
     };
-    Known { node: TRANSACTIONS, found }
+    Known { node, found }
 }
 
 fn known(view: u64, found: Attributes) -> Known {
@@ -108,7 +110,7 @@ fn known(view: u64, found: Attributes) -> Known {
 impl Door {
     fn at(&self, at: Node) -> Answer<(u64, View, Ino)> {
         let (view, ino) = parts(at);
-        if at == TRANSACTIONS {
+        if at.is_made_up() {
             return Err(Errno::PERM);
         }
         Ok((view, self.views.view(view).ok_or(Errno::STALE)?, ino))

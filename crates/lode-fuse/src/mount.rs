@@ -50,6 +50,8 @@ pub struct MountOptions {
     pub noexec: bool,
     /// Nothing is changed.
     pub read_only: bool,
+    /// Snapshots are shown in `.snapshots`: making a directory there makes one, removing it deletes it.
+    pub snapshots: bool,
     /// It is unmounted when this process ends, however that comes.
     pub auto_unmount: bool,
     /// So many threads answer.
@@ -110,7 +112,7 @@ fn mount(at: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
 impl Mount {
     /// Mounts it on a directory: by a call of the kernel for root, by fusermount3 for others.
     pub fn new(fs: FileSystem, at: &Path, options: &MountOptions) -> io::Result<Mount> {
-        let views = Arc::new(Views::new(fs));
+        let views = Arc::new(Views::new(fs, options.snapshots));
         let (news, told) = channel();
         let relaxed = options.order == Order::Relaxed;
         let forgotten = Arc::new(Forgotten::default());
@@ -188,7 +190,9 @@ fn tell(views: &Views, told: &Receiver<News>, notifier: &Notifier) {
     loop {
         match told.recv_timeout(Duration::from_millis(200)) {
             Ok(News { committed, told }) => {
-                let node = |ino| INodeNo(node(0, ino).0);
+                // Those of the transaction that it has become a part of, if it was within one.
+                let view = committed.within.map_or(Some(0), |outer| views.number_of(outer));
+                let node = |ino| INodeNo(node(view.unwrap_or(0), ino).0);
                 for (directory, name) in &committed.names {
                     // What the kernel does not know need not be forgotten.
                     let _ = notifier.inval_entry(node(*directory), OsStr::from_bytes(name));

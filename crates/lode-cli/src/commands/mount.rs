@@ -37,6 +37,10 @@ did, without any fsync (but for stores into shared mappings, and for a write tha
 mebibyte, which is several). With -o relaxed the kernel keeps written pages for a while, as other
 file systems do. fsync and sync mean the same in both.
 
+With -o snapshots the root has a directory .snapshots: `mkdir /mnt/.snapshots/monday` keeps what is
+there now, durably and at once (with -o relaxed: what `sync` has written), `cp` brings a file back,
+`rmdir /mnt/.snapshots/monday` deletes it.
+
 After a crash, or kill -9, the same command mounts it again and goes on: there is nothing to mend.
 Programs that set user ids, and devices, are not honoured unless -o suid and -o dev ask for that.
 
@@ -73,7 +77,7 @@ pub struct Arguments {
     /// So many threads answer [default: twice as many as there are processors, at least 4]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// strict, relaxed, suid, dev, noexec, ro, allow_other, auto_unmount, hold=SIZE, socket=PATH,
+    /// strict, relaxed, snapshots, suid, dev, noexec, ro, allow_other, auto_unmount, hold=SIZE, socket=PATH,
     /// listen=ADDR:PORT, threads=N; what fstab has for others means nothing here
     #[arg(long = "option", short, value_name = "OPTIONS", value_delimiter = ',')]
     option: Vec<String>,

@@ -27,6 +27,9 @@ If others have changed meanwhile what the command changed or read, nothing is do
 the path, and the exit code is 10. --retry runs the command again then. With --loose only what both
 have changed is a conflict.
 
+A command may use `lode run` on DIR itself: that one counts in this one when it ends with 0, and for
+others when this one does.
+
 --keep leaves it open under a name instead, also after a crash: `lode txn` lists, compares, enters,
 commits or aborts it. What cannot be dropped: what was sent to sockets, signals, other mounts, and
 changes by files that were open before.

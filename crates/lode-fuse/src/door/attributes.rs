@@ -1,7 +1,7 @@
 //! Attributes, and the extended ones.
 
-use super::{Answer, Door, Known, known, now, told, transactions_directory};
-use crate::node::{Node, TRANSACTIONS};
+use super::{Answer, Door, Known, known, made_up, now, told};
+use crate::node::Node;
 use lode_fs::{Changes, Setting, Statistics};
 use rustix::io::Errno;
 
@@ -11,8 +11,8 @@ const XATTR_REPLACE: u32 = 2;
 
 impl Door {
     pub fn attributes(&self, node: Node) -> Answer<Known> {
-        if node == TRANSACTIONS {
-            return Ok(transactions_directory());
+        if node.is_made_up() {
+            return Ok(made_up(node));
         }
         let (number, view, ino) = self.at(node)?;
         Ok(known(number, told(view.attributes(ino))?))
@@ -47,6 +47,9 @@ impl Door {
 
     /// The names, a zero behind each.
     pub fn extended_names(&self, node: Node) -> Answer<Vec<u8>> {
+        if node.is_made_up() {
+            return Ok(Vec::new());
+        }
         let (_, view, ino) = self.at(node)?;
         let names = told(view.attribute_names(ino))?;
         Ok(names.into_iter().flat_map(|name| [name, vec![0]]).flatten().collect())

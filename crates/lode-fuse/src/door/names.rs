@@ -1,8 +1,8 @@
 //! Names: looking them up, making, linking, removing, renaming, listing them; and letting go of what they gave.
 
-use super::{Answer, Asker, Door, Known, known, now, told, transactions_directory};
-use crate::node::{Node, ROOT, TRANSACTIONS, TRANSACTIONS_NAME, node};
-use lode_fs::{Entry, ErrorKind, Kind, New, Renaming, View};
+use super::{Answer, Asker, Door, Known, known, made_up, now, told};
+use crate::node::{Node, SNAPSHOTS, SNAPSHOTS_NAME, TRANSACTIONS, TRANSACTIONS_NAME, node, parts};
+use lode_fs::{Entry, ErrorKind, Ino, Kind, New, Renaming, View};
 use rustix::io::Errno;
 
 /// Flags of `rename`, as the kernel has them.
@@ -21,11 +21,16 @@ pub(crate) enum Looked {
 
 impl Door {
     pub fn lookup(&self, asker: Asker, parent: Node, name: &[u8]) -> Answer<Looked> {
-        if parent == TRANSACTIONS {
-            return self.lookup_transaction(asker, name).map(Looked::Asked);
-        }
-        if parent == ROOT && name == TRANSACTIONS_NAME {
-            return Ok(Looked::Here(transactions_directory()));
+        let (number, directory) = parts(parent);
+        match (directory, name) {
+            (TRANSACTIONS, _) => return self.lookup_transaction(asker, name).map(Looked::Asked),
+            (SNAPSHOTS, _) => return self.lookup_snapshot(name),
+            (Ino::ROOT, TRANSACTIONS_NAME) => return Ok(Looked::Here(made_up(node(number, TRANSACTIONS)))),
+            // A snapshot has none in it.
+            (Ino::ROOT, SNAPSHOTS_NAME) if self.views.shows_snapshots() && number == 0 => {
+                return Ok(Looked::Here(made_up(node(0, SNAPSHOTS))));
+            }
+            _ => {}
         }
         let (number, view, parent) = self.at(parent)?;
         match view.lookup(parent, name) {
@@ -42,7 +47,41 @@ impl Door {
         Ok(known(number, told(view.hold(lode_fs::Ino::ROOT))?))
     }
 
+    /// A snapshot that is gone must not be remembered as there: its name is asked for each time.
+    fn lookup_snapshot(&self, name: &[u8]) -> Answer<Looked> {
+        let found = match std::str::from_utf8(name) {
+            Ok(name) => told(self.views.snapshot(name))?,
+            Err(_) => None,
+        };
+        let Some((number, view)) = found else { return Ok(Looked::Nothing) };
+        Ok(Looked::Here(known(number, told(view.attributes(Ino::ROOT))?)))
+    }
+
+    fn make_snapshot(&self, name: &[u8]) -> Answer<Known> {
+        let name = std::str::from_utf8(name).map_err(|_| Errno::ILSEQ)?;
+        told(self.views.fs.snapshot(name, now()))?;
+        let (number, view) = told(self.views.snapshot(name))?.ok_or(Errno::NOENT)?;
+        Ok(known(number, told(view.attributes(Ino::ROOT))?))
+    }
+
+    /// The names of the snapshots; the place of one is behind those in front of it.
+    fn each_snapshot(&self, from: u64, tell: &mut dyn FnMut(u64, &View, &Entry) -> bool) -> Answer<()> {
+        let snapshots = self.views.fs.snapshots().into_iter().map(|snapshot| snapshot.name);
+        for (name, next) in snapshots.zip(1..).skip(usize::try_from(from).unwrap_or(usize::MAX)) {
+            // One that was deleted meanwhile.
+            let Some((number, view)) = told(self.views.snapshot(&name))? else { continue };
+            let entry = Entry { name: name.into_bytes(), ino: Ino::ROOT, kind: Kind::Directory, next };
+            if !tell(number, &view, &entry) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     pub fn make(&self, asker: Asker, parent: Node, name: &[u8], new: &New<'_>, umask: u32) -> Answer<Known> {
+        if parent == node(0, SNAPSHOTS) && new.kind == Kind::Directory {
+            return self.make_snapshot(name);
+        }
         let (number, view, parent) = self.at(parent)?;
         Ok(known(number, told(view.make(parent, name, new, &asker.caller(umask)))?))
     }
@@ -66,6 +105,9 @@ impl Door {
     }
 
     pub fn remove_directory(&self, parent: Node, name: &[u8]) -> Answer<()> {
+        if parent == node(0, SNAPSHOTS) {
+            return told(self.views.delete_snapshot(std::str::from_utf8(name).map_err(|_| Errno::NOENT)?));
+        }
         let (_, view, parent) = self.at(parent)?;
         told(view.remove_directory(parent, name, now()))
     }
@@ -82,8 +124,10 @@ impl Door {
     }
 
     fn each(&self, directory: Node, from: u64, tell: &mut dyn FnMut(u64, &View, &Entry) -> bool) -> Answer<()> {
-        if directory == TRANSACTIONS {
-            return Ok(());
+        match parts(directory) {
+            (_, TRANSACTIONS) => return Ok(()),
+            (_, SNAPSHOTS) => return self.each_snapshot(from, tell),
+            _ => {}
         }
         let (number, view, ino) = self.at(directory)?;
         told(view.list(ino, from, &mut |entry| tell(number, &view, entry)))
@@ -117,7 +161,7 @@ impl Door {
 
     /// The kernel has forgotten what it looked up so many times. That it is gone then need not be waited for.
     pub fn forget(&self, node: Node, times: u64) {
-        if node != TRANSACTIONS {
+        if !node.is_made_up() {
             self.forgotten.add(node, times);
         }
     }

@@ -42,17 +42,17 @@ impl Door {
     /// The value of an extended attribute, or the answer to a question.
     pub fn extended(&self, asker: Asker, node: Node, name: &[u8], size: u32) -> Answered {
         let Some(question) = Question::of(name) else {
-            let value = self.at(node).and_then(|(_, view, ino)| told(view.attribute(ino, name)));
+            let value = match node.is_made_up() {
+                true => Err(Errno::NODATA),
+                false => self.at(node).and_then(|(_, view, ino)| told(view.attribute(ino, name))),
+            };
             return Answered::Now(value.and_then(|value| fitted(size, value)));
         };
         let (within, _) = parts(node);
         let (errno, why) = match question {
             Err(why) => (Errno::INVAL, why),
             Ok(_) if size == 0 => return Answered::Now(Ok(Value::Length(ANSWER_MAX))),
-            Ok(Question::Begin(_)) if within != 0 => {
-                (Errno::OPNOTSUPP, format!("this is transaction {within} already: there are none within one"))
-            }
-            Ok(question) => match self.answer(asker, &question) {
+            Ok(question) => match self.answer(asker, within, &question) {
                 Ok(Done::Now(value)) => return Answered::Now(fitted(size, value)),
                 Ok(Done::Later(committed)) => return Answered::Later(committed),
                 Err(error) => (errno(&error), error.to_string()),
@@ -68,13 +68,13 @@ impl Door {
         }
     }
 
-    /// What a program asks of transactions.
-    fn answer(&self, asker: Asker, question: &Question) -> lode_fs::Result<Done> {
+    /// What a program asks of transactions; `within`: in which it is itself.
+    fn answer(&self, asker: Asker, within: u64, question: &Question) -> lode_fs::Result<Done> {
         let views = &self.views;
         Ok(Done::Now(match question {
             Question::Begin(loose) => {
                 let conflicts = if *loose { Conflicts::Changed } else { Conflicts::Read };
-                control::done(views.begin(conflicts, asker.uid, asker.pid, now())?, b"")
+                control::done(views.begin(within, conflicts, (asker.uid, asker.pid), now())?, b"")
             }
             Question::Find(name) => {
                 let number = views.named(name, asker.uid)?;

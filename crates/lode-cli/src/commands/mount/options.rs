@@ -61,6 +61,7 @@ impl Options {
             dev: false,
             noexec: false,
             read_only: arguments.read_only,
+            snapshots: false,
             auto_unmount: false,
             threads: arguments.threads.unwrap_or((2 * processors).clamp(4, 64)),
         };
@@ -82,6 +83,7 @@ impl Options {
             "dev" => self.mount.dev = true,
             "noexec" => self.mount.noexec = true,
             "ro" => self.mount.read_only = true,
+            "snapshots" => self.mount.snapshots = true,
             "allow_other" => self.mount.allow_other = true,
             "auto_unmount" => self.mount.auto_unmount = true,
             // The kernel always asks for permissions, and `lode` always may unmount.
