@@ -2,7 +2,7 @@
 //! of snapshots are kept, and what lies scattered is brought together when nobody works.
 
 use crate::text;
-use lode::{Disk, ErrorKind, Result, Survive};
+use lode::{Disk, ErrorKind, ListId, Result, Survive};
 use std::ops::ControlFlow;
 use std::sync::mpsc::{RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
@@ -44,6 +44,13 @@ struct Reorganizer {
     done: bool,
 }
 
+/// What may lie scattered.
+enum Scattered {
+    Volume(String),
+    /// A list of the file system: of a large file, or of what all files have.
+    Files(ListId),
+}
+
 impl Reorganizer {
     /// What users have done so far.
     fn activity(disk: &Disk) -> (u64, u64) {
@@ -63,12 +70,17 @@ impl Reorganizer {
             return Ok(());
         }
         let mut wanted = true;
-        for name in disk.volume_names() {
+        let volumes = disk.volume_names().into_iter().map(Scattered::Volume);
+        for what in volumes.chain(disk.file_lists().into_iter().map(Scattered::Files)) {
             let step = &mut |_, _| {
                 wanted = !stopped() && Self::activity(disk) == now;
                 if wanted { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             };
-            match disk.recluster(&name, step) {
+            let done = match what {
+                Scattered::Volume(name) => disk.recluster(&name, step),
+                Scattered::Files(list) => disk.recluster_file_list(list, step),
+            };
+            match done {
                 // Deleted meanwhile; or there is no room for it, which is no trouble.
                 Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Full) => {}
                 done => drop(done?),
@@ -125,6 +137,7 @@ mod tests {
     };
     use lode_media::fault::{FaultMedium, FaultPlan, FaultPoint, Lasting};
     use lode_media::{ErrorKind, Geometry, ram::RamMedium};
+    use std::ops::ControlFlow;
     use std::sync::Arc;
 
     #[test]
@@ -167,6 +180,10 @@ mod tests {
         for n in 0..blocks {
             data.write_at(n * 4099 % blocks * 4096, &[1; 4096]).expect("there is room");
         }
+        let file = disk.create_file_list("", &VolumeOptions { bytes: 4 << 20, ..size }).expect("there is room");
+        for n in 0..1024 {
+            file.write_at(n * 259 % 1024 * 4096, &[2; 4096]).expect("there is room");
+        }
         let scattered = || disk.stretches("data").expect("it is there");
         let before = scattered();
         let mut reorganizer = Reorganizer::default();
@@ -188,5 +205,7 @@ mod tests {
         assert!(between < before && between > before / 3, "{before} stretches, then {between}");
         looks(1 + IDLE_LOOKS, &|| false);
         assert!(scattered() < before / 50, "{before} stretches, then {}", scattered());
+        let moved = disk.recluster_file_list(file.list(), &mut |_, _| ControlFlow::Continue(()));
+        assert_eq!(moved.expect("there is room"), 0, "it lies in order, too");
     }
 }

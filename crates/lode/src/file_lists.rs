@@ -9,6 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::records::{Form, ListMeta, ListState};
 use crate::types::{ListId, Lsn};
 use crate::volume::Volume;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 impl Disk {
@@ -35,6 +36,16 @@ impl Disk {
     /// The numbers of all those lists.
     pub fn file_lists(&self) -> Vec<ListId> {
         self.inner().file_lists()
+    }
+
+    /// [`Disk::recluster`] of such a list. `NotFound`, `Full`.
+    pub fn recluster_file_list(
+        &self,
+        list: ListId,
+        progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+    ) -> Result<u64> {
+        let list = self.file_list(list)?.list();
+        self.inner().recluster(list, progress)
     }
 
     /// The most bytes that a list with blocks of this size can have.

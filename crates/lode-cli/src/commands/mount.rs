@@ -41,6 +41,9 @@ With -o snapshots the root has a directory .snapshots: `mkdir /mnt/.snapshots/mo
 there now, durably and at once (with -o relaxed: what `sync` has written), `cp` brings a file back,
 `rmdir /mnt/.snapshots/monday` deletes it.
 
+With -o reorganize, once nobody has read or written for ten seconds, files that were overwritten at
+random are put in order again, so that they are read fast from their beginning to their end.
+
 After a crash, or kill -9, the same command mounts it again and goes on: there is nothing to mend.
 Programs that set user ids, and devices, are not honoured unless -o suid and -o dev ask for that.
 
@@ -77,7 +80,7 @@ pub struct Arguments {
     /// So many threads answer [default: twice as many as there are processors, at least 4]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// strict, relaxed, snapshots, suid, dev, noexec, ro, allow_other, auto_unmount, hold=SIZE, socket=PATH,
+    /// strict, relaxed, snapshots, reorganize, suid, dev, noexec, ro, allow_other, auto_unmount, hold=SIZE, socket=PATH,
     /// listen=ADDR:PORT, threads=N; what fstab has for others means nothing here
     #[arg(long = "option", short, value_name = "OPTIONS", value_delimiter = ',')]
     option: Vec<String>,
@@ -127,7 +130,7 @@ pub fn run(mut arguments: Arguments) -> Result<Code> {
         let mount = Mount::new(fs, &arguments.directory, &options.mount)
             .map_err(|error| refused(&arguments.directory, error))?;
         let control = Control::start(&arguments.disk, disk, &shelf);
-        let chores = Chores::start(disk, options.mount.read_only, false);
+        let chores = Chores::start(disk, options.mount.read_only, options.reorganize);
         let told = tell(&arguments, disk, server.as_ref(), took);
         while told.is_ok() && !mount.is_over() && signals.pending().next().is_none() {
             std::thread::sleep(LOOK);

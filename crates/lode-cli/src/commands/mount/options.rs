@@ -39,6 +39,8 @@ const FOR_OTHERS_WITH: [&str; 4] = ["x-", "X-", "comment=", "user="];
 pub struct Options {
     /// How it is mounted.
     pub mount: MountOptions,
+    /// What lies scattered is put in order when nobody works.
+    pub reorganize: bool,
     /// Bytes that are held for files.
     pub hold: u64,
     /// Where volumes are served.
@@ -65,7 +67,7 @@ impl Options {
             auto_unmount: false,
             threads: arguments.threads.unwrap_or((2 * processors).clamp(4, 64)),
         };
-        let mut options = Options { mount, hold: 0, at: arguments.at.clone() };
+        let mut options = Options { mount, reorganize: false, hold: 0, at: arguments.at.clone() };
         for option in arguments.option.iter().filter(|option| !option.is_empty()) {
             options.take(option, arguments.sloppy)?;
         }
@@ -84,6 +86,7 @@ impl Options {
             "noexec" => self.mount.noexec = true,
             "ro" => self.mount.read_only = true,
             "snapshots" => self.mount.snapshots = true,
+            "reorganize" => self.reorganize = true,
             "allow_other" => self.mount.allow_other = true,
             "auto_unmount" => self.mount.auto_unmount = true,
             // The kernel always asks for permissions, and `lode` always may unmount.
