@@ -106,8 +106,22 @@ impl std::fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
+/// Who is asked to ask again waits so long.
+const AGAIN: std::time::Duration = std::time::Duration::from_millis(2);
+
 /// Asks the file system that a directory lies in. Gives back a number and what stands behind it.
 pub fn ask(directory: &Path, question: &Question) -> Result<(u64, Vec<u8>), Refused> {
+    loop {
+        match ask_once(directory, question) {
+            Err(Refused::Status(error, _)) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                std::thread::sleep(AGAIN)
+            }
+            answer => return answer,
+        }
+    }
+}
+
+fn ask_once(directory: &Path, question: &Question) -> Result<(u64, Vec<u8>), Refused> {
     let mut value = vec![0; VALUE_MAX];
     let len = rustix::fs::getxattr(directory, question.name(), &mut value[..])
         .map_err(|error| Refused::NotOurs(error.into()))?;

@@ -11,6 +11,7 @@ mod errno;
 mod forgotten;
 mod mount;
 mod node;
+mod ring;
 mod views;
 
-pub use mount::{Mount, MountOptions, Order};
+pub use mount::{Mount, MountOptions, Order, Transport};

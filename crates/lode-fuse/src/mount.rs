@@ -1,26 +1,34 @@
 //! A mounted file system: threads that answer the kernel, and one that tells it what has changed.
 
 use crate::device::Device;
-use crate::door::{Door, News};
+use crate::door::{Door, News, REQUEST_MAX};
 use crate::forgotten::Forgotten;
 use crate::node::node;
+use crate::ring::{self, Ring};
 use crate::views::Views;
 use fuser::{BackgroundSession, Config, INodeNo, MountOption, Notifier, Session, SessionACL};
 use lode_fs::FileSystem;
+use lode_fuse_ring::Queues;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, UnmountFlags, unmount};
 use std::ffi::{CString, OsStr};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// So long others have who still use it when it is unmounted.
 const PATIENCE: Duration = Duration::from_millis(500);
+
+/// So many threads answer over the device what does not come over a ring.
+const BESIDE_RING: usize = 2;
+/// The kernel reads ahead so many KiB of what is read in order.
+const READ_AHEAD_KIB: &str = "1024";
 
 /// In which order what programs write reaches the file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +39,18 @@ pub enum Order {
     /// The kernel keeps written pages for a while and brings them in an order of its own; `fsync` is needed as on other
     /// file systems.
     Relaxed,
+}
+
+/// How requests of the kernel come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// Over a ring where the kernel offers that, else over the device.
+    #[default]
+    Either,
+    /// Over a ring (io_uring, Linux 6.14 or later): no processor has to wake another.
+    Ring,
+    /// Over the device.
+    Device,
 }
 
 /// How a file system is mounted.
@@ -54,13 +74,17 @@ pub struct MountOptions {
     pub snapshots: bool,
     /// It is unmounted when this process ends, however that comes.
     pub auto_unmount: bool,
-    /// So many threads answer.
+    /// So many threads answer what comes over the device.
     pub threads: usize,
+    /// How requests come.
+    pub transport: Transport,
 }
 
 /// A mounted file system.
 pub struct Mount {
     session: BackgroundSession,
+    /// Who answers what comes over rings.
+    queues: Option<Queues>,
     views: Arc<Views>,
     forgotten: Arc<Forgotten>,
     /// The one that tells the kernel what has changed, and the one that lets go of what it has forgotten.
@@ -70,7 +94,7 @@ pub struct Mount {
 }
 
 /// What fuser is to do; `helped`: it mounts, too.
-fn config(options: &MountOptions, helped: bool) -> Config {
+fn config(options: &MountOptions, helped: bool, ring: bool) -> Config {
     let mut config = Config::default();
     if helped {
         let either = |so: bool, yes: MountOption, no: MountOption| if so { yes } else { no };
@@ -87,7 +111,8 @@ fn config(options: &MountOptions, helped: bool) -> Config {
     }
     // Ending by itself needs that of fusermount3.
     config.acl = if options.allow_other || options.auto_unmount { SessionACL::All } else { SessionACL::Owner };
-    config.n_threads = Some(options.threads.max(2));
+    // Beside a ring little comes over the device.
+    config.n_threads = Some(if ring { BESIDE_RING } else { options.threads.max(2) });
     config.clone_fd = true;
     config
 }
@@ -109,35 +134,88 @@ fn mount(at: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
     Ok(kernel)
 }
 
+/// A session of fuser on what is mounted, agreed upon with the kernel; and whether over a ring.
+fn begin(
+    door: &Arc<Door>,
+    at: &Path,
+    options: &MountOptions,
+    ring: bool,
+) -> io::Result<(Session<Device>, Option<PathBuf>, bool)> {
+    let ring_agreed = Arc::new(AtomicBool::new(false));
+    let relaxed = options.order == Order::Relaxed;
+    let device = Device { door: Arc::clone(door), relaxed, ring, ring_agreed: Arc::clone(&ring_agreed) };
+    let direct = rustix::process::geteuid().is_root() && !options.auto_unmount;
+    let config = config(options, !direct, ring);
+    let (session, point) = if direct {
+        let kernel = mount(at, options)?;
+        let session = Session::from_fd(device, kernel, config.acl, config).inspect_err(|_| taken_away(at))?;
+        (session, Some(at.canonicalize().unwrap_or_else(|_| at.to_owned())))
+    } else {
+        (Session::new(device, at, &config)?, None)
+    };
+    Ok((session, point, ring_agreed.load(Ordering::Acquire)))
+}
+
+/// A mount that came to nothing.
+fn taken_away(at: &Path) {
+    let _ = unmount(at, UnmountFlags::DETACH);
+}
+
+/// Whether a ring is to be had. An error: it was asked for, and is not.
+fn ring_offered(transport: Transport) -> io::Result<bool> {
+    let refusal = if transport == Transport::Device { None } else { ring::refusal() };
+    match (transport, refusal) {
+        (Transport::Device, _) | (Transport::Either, Some(_)) => Ok(false),
+        (Transport::Ring, Some(why)) => Err(io::Error::new(io::ErrorKind::Unsupported, why)),
+        (_, None) => Ok(true),
+    }
+}
+
+/// Answers over rings from now on. None: the kernel sends over the device after all.
+fn answer_rings(door: &Arc<Door>, session: &Session<Device>, transport: Transport) -> io::Result<Option<Queues>> {
+    let server = Arc::new(Ring::new(Arc::clone(door), lode_fuse_ring::entries()?));
+    let payload_len = usize::try_from(REQUEST_MAX).expect("32 bits fit in an address");
+    let (queues, began) = Queues::start(session.as_fd(), payload_len, &server)?;
+    match began {
+        Err(error) if transport == Transport::Ring => Err(error),
+        _ => Ok(Some(queues)),
+    }
+}
+
+/// What is read in order is read ahead further. For root; others do without.
+fn read_ahead(at: &Path) {
+    let Ok(found) = rustix::fs::stat(at) else { return };
+    let (major, minor) = (rustix::fs::major(found.st_dev), rustix::fs::minor(found.st_dev));
+    let _ = std::fs::write(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"), READ_AHEAD_KIB);
+}
+
 impl Mount {
-    /// Mounts it on a directory: by a call of the kernel for root, by fusermount3 for others.
+    /// Mounts it on a directory: by a call of the kernel for root, by fusermount3 for others. `Unsupported`: a ring was asked
+    /// for and cannot be had; the error says what to do.
     pub fn new(fs: FileSystem, at: &Path, options: &MountOptions) -> io::Result<Mount> {
+        let ring = ring_offered(options.transport)?;
         let views = Arc::new(Views::new(fs, options.snapshots));
-        let (news, told) = channel();
-        let relaxed = options.order == Order::Relaxed;
         let forgotten = Arc::new(Forgotten::default());
+        let (news, told) = channel();
         let news = parking_lot::Mutex::new(news);
         let door = Arc::new(Door { views: Arc::clone(&views), forgotten: Arc::clone(&forgotten), news });
-        let door = Device { door, relaxed, ring: false, ring_agreed: Arc::default() };
-        let direct = rustix::process::geteuid().is_root() && !options.auto_unmount;
-        let (session, point) = if direct {
-            let kernel = mount(at, options)?;
-            let config = config(options, false);
-            let session = Session::from_fd(door, kernel, config.acl, config).and_then(Session::spawn);
-            let session = session.inspect_err(|_| {
-                let _ = unmount(at, UnmountFlags::DETACH);
-            })?;
-            (session, Some(at.canonicalize().unwrap_or_else(|_| at.to_owned())))
-        } else {
-            (fuser::spawn_mount(door, at, &config(options, true))?, None)
-        };
+        let (session, point, agreed) = begin(&door, at, options, ring)?;
+        let queues = if agreed { answer_rings(&door, &session, options.transport) } else { Ok(None) };
+        let queues = queues.inspect_err(|_| taken_away(at))?;
+        let session = session.spawn().inspect_err(|_| taken_away(at))?;
         let notifier = session.notifier();
         let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
         let of = Arc::clone(&views);
         let teller = named("lode-teller").spawn(move || tell(&of, &told, &notifier))?;
         let (of, all) = (Arc::clone(&views), Arc::clone(&forgotten));
         let forgetter = named("lode-forgetter").spawn(move || all.run(&of))?;
-        Ok(Mount { session, views, forgotten, helpers: vec![teller, forgetter], point })
+        read_ahead(at);
+        Ok(Mount { session, queues, views, forgotten, helpers: vec![teller, forgetter], point })
+    }
+
+    /// Whether requests come over a ring.
+    pub fn has_ring(&self) -> bool {
+        self.queues.is_some()
     }
 
     /// Whether the kernel has unmounted it.
@@ -146,33 +224,37 @@ impl Mount {
     }
 
     /// Unmounts it, and gives back the file system once everything that was asked before is answered.
-    pub fn unmount(mut self) -> io::Result<FileSystem> {
-        let fs = self.views.fs.clone();
-        let helpers = std::mem::take(&mut self.helpers);
-        match &self.point {
-            _ if self.is_over() => self.session.join()?,
+    pub fn unmount(self) -> io::Result<FileSystem> {
+        let Mount { session, queues, views, forgotten, helpers, point } = self;
+        let fs = views.fs.clone();
+        match &point {
+            _ if session.guard.is_finished() => session.join()?,
             Some(point) => {
-                let connection = rustix::fs::stat(point.as_path()).map(|found| rustix::fs::minor(found.st_dev))?;
-                // Who still uses it gets an error from then on.
-                unmount(point.as_path(), UnmountFlags::empty())
-                    .or_else(|_| unmount(point.as_path(), UnmountFlags::FORCE | UnmountFlags::DETACH))?;
-                let patience = Instant::now() + PATIENCE;
-                while !self.is_over() && Instant::now() < patience {
-                    std::thread::sleep(Duration::from_millis(2));
-                }
-                if !self.is_over() {
-                    abort(connection)?;
-                }
-                self.session.join()?;
+                end(point, &session)?;
+                session.join()?;
             }
-            None => self.session.umount_and_join()?,
+            None => session.umount_and_join()?,
         }
-        self.forgotten.end();
+        if let Some(queues) = queues {
+            queues.join();
+        }
+        forgotten.end();
         for helper in helpers {
             let _ = helper.join();
         }
         Ok(fs)
     }
+}
+
+/// Unmounts it; who still uses it gets an error from then on.
+fn end(point: &Path, session: &BackgroundSession) -> io::Result<()> {
+    let connection = rustix::fs::stat(point).map(|found| rustix::fs::minor(found.st_dev))?;
+    unmount(point, UnmountFlags::empty()).or_else(|_| unmount(point, UnmountFlags::FORCE | UnmountFlags::DETACH))?;
+    let patience = Instant::now() + PATIENCE;
+    while !session.guard.is_finished() && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    if session.guard.is_finished() { Ok(()) } else { abort(connection) }
 }
 
 /// Ends a connection that other mount namespaces still have.

@@ -23,4 +23,5 @@ mod serving;
 mod snapshots;
 mod streams;
 mod support;
+mod transports;
 mod units;

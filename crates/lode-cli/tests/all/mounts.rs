@@ -1,6 +1,7 @@
 //! Mounted file systems, and commands as transactions, with what people have on their machines.
 
 use crate::support::{Scratch, bad, good, json, lode, run, sound, tool, wait};
+use crate::transports::{SWITCH, has_ring, option, over_each};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
@@ -28,7 +29,7 @@ impl Mounted {
     fn again(disk: &Path, at: &Path, more: &[&str]) -> Mounted {
         assert!(Path::new("/dev/fuse").exists(), "expected /dev/fuse, found none: modprobe fuse");
         let mut command = lode(&["mount", "--foreground"]);
-        command.arg(disk).arg(at).args(more).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.args(["-o", option()]).arg(disk).arg(at).args(more).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let (mut line, mut all) = (String::new(), String::new());
@@ -84,216 +85,415 @@ impl Drop for Mounted {
 
 #[test]
 fn files_are_what_programs_made_them_also_when_mounted_again() {
-    let scratch = Scratch::new();
-    let mounted = Mounted::new(&scratch);
-    let at = |name: &str| mounted.path(name);
-    fs::create_dir(at("d")).unwrap();
-    fs::write(at("d/a"), "content").unwrap();
-    fs::hard_link(at("d/a"), at("b")).unwrap();
-    symlink("d/a", at("c")).unwrap();
-    fs::set_permissions(at("b"), fs::Permissions::from_mode(0o640)).unwrap();
-    let sparse = fs::File::create(at("sparse")).unwrap();
-    sparse.write_all_at(b"end", 5 << 30).unwrap();
-    fs::rename(at("d"), at("e")).unwrap();
-    let check = |at: &dyn Fn(&str) -> PathBuf| {
-        assert_eq!(fs::read(at("c")).unwrap_err().kind(), std::io::ErrorKind::NotFound);
-        assert_eq!(fs::read_to_string(at("e/a")).unwrap(), "content");
-        let found = fs::metadata(at("b")).unwrap();
-        assert_eq!((found.nlink(), found.mode() & 0o7777, found.len()), (2, 0o640, 7));
-        let found = fs::metadata(at("sparse")).unwrap();
-        assert_eq!((found.len(), found.blocks()), ((5 << 30) + 3, 8));
-        let mut names: Vec<_> =
-            fs::read_dir(at("")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        assert_eq!(names, ["b", "c", "e", "sparse"]);
-    };
-    check(&at);
-    assert!(good(tool("findmnt", "util-linux").arg(&mounted.at)).contains("fuse.lode"));
-    let (disk, point) = (mounted.disk.clone(), mounted.at.clone());
-    mounted.stop();
-    let mounted = Mounted::again(&disk, &point, &["-o", "relaxed,noexec"]);
-    check(&|name| mounted.path(name));
-    fs::write(mounted.path("late"), "late").unwrap();
-    mounted.stop();
-    let mounted = Mounted::again(&disk, &point, &["--read-only"]);
-    assert_eq!(fs::read_to_string(mounted.path("late")).unwrap(), "late");
-    assert!(fs::write(mounted.path("no"), "").is_err());
+    over_each(|| {
+        let scratch = Scratch::new();
+        let mounted = Mounted::new(&scratch);
+        let at = |name: &str| mounted.path(name);
+        fs::create_dir(at("d")).unwrap();
+        fs::write(at("d/a"), "content").unwrap();
+        fs::hard_link(at("d/a"), at("b")).unwrap();
+        symlink("d/a", at("c")).unwrap();
+        fs::set_permissions(at("b"), fs::Permissions::from_mode(0o640)).unwrap();
+        let sparse = fs::File::create(at("sparse")).unwrap();
+        sparse.write_all_at(b"end", 5 << 30).unwrap();
+        fs::rename(at("d"), at("e")).unwrap();
+        let check = |at: &dyn Fn(&str) -> PathBuf| {
+            assert_eq!(fs::read(at("c")).unwrap_err().kind(), std::io::ErrorKind::NotFound);
+            assert_eq!(fs::read_to_string(at("e/a")).unwrap(), "content");
+            let found = fs::metadata(at("b")).unwrap();
+            assert_eq!((found.nlink(), found.mode() & 0o7777, found.len()), (2, 0o640, 7));
+            let found = fs::metadata(at("sparse")).unwrap();
+            assert_eq!((found.len(), found.blocks()), ((5 << 30) + 3, 8));
+            let mut names: Vec<_> =
+                fs::read_dir(at("")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            assert_eq!(names, ["b", "c", "e", "sparse"]);
+        };
+        check(&at);
+        assert!(good(tool("findmnt", "util-linux").arg(&mounted.at)).contains("fuse.lode"));
+        let (disk, point) = (mounted.disk.clone(), mounted.at.clone());
+        mounted.stop();
+        let mounted = Mounted::again(&disk, &point, &["-o", "relaxed,noexec"]);
+        check(&|name| mounted.path(name));
+        fs::write(mounted.path("late"), "late").unwrap();
+        mounted.stop();
+        let mounted = Mounted::again(&disk, &point, &["--read-only"]);
+        assert_eq!(fs::read_to_string(mounted.path("late")).unwrap(), "late");
+        assert!(fs::write(mounted.path("no"), "").is_err());
+    });
 }
 
 #[test]
 fn after_kill_9_a_prefix_of_what_was_done_is_there_and_it_goes_on() {
-    let scratch = Scratch::new();
-    let mut mounted = Mounted::new(&scratch);
-    let at = mounted.at.clone();
-    let writer = std::thread::spawn(move || {
-        (0..).take_while(|n| fs::write(at.join(format!("{n}")), n.to_string()).is_ok()).count()
-    });
-    let until = |name| {
-        while !mounted.path(name).exists() {
-            std::thread::sleep(Duration::from_millis(1));
+    over_each(|| {
+        let scratch = Scratch::new();
+        let mut mounted = Mounted::new(&scratch);
+        let at = mounted.at.clone();
+        let writer = std::thread::spawn(move || {
+            (0..).take_while(|n| fs::write(at.join(format!("{n}")), n.to_string()).is_ok()).count()
+        });
+        let until = |name| {
+            while !mounted.path(name).exists() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        until("200");
+        fs::File::open(mounted.path("0")).unwrap().sync_all().unwrap();
+        until("300");
+        let (disk, point) = mounted.kill();
+        let done = writer.join().unwrap();
+        drop(mounted);
+        let mounted = Mounted::again(&disk, &point, &[]);
+        // What was asked for is there; of the rest a prefix: the last one may be there without its content.
+        let names = fs::read_dir(&mounted.at).unwrap().count();
+        assert!((200..=done + 1).contains(&names), "{names} names of {done}");
+        for n in 0..names {
+            let content = fs::read_to_string(mounted.path(&n.to_string())).unwrap();
+            assert!(content == n.to_string() || (n + 1 == names && content.is_empty()), "{n} of {names}: {content:?}");
         }
-    };
-    until("200");
-    fs::File::open(mounted.path("0")).unwrap().sync_all().unwrap();
-    until("300");
-    let (disk, point) = mounted.kill();
-    let done = writer.join().unwrap();
-    drop(mounted);
-    let mounted = Mounted::again(&disk, &point, &[]);
-    // What was asked for is there; of the rest a prefix: the last one may be there without its content.
-    let names = fs::read_dir(&mounted.at).unwrap().count();
-    assert!((200..=done + 1).contains(&names), "{names} names of {done}");
-    for n in 0..names {
-        let content = fs::read_to_string(mounted.path(&n.to_string())).unwrap();
-        assert!(content == n.to_string() || (n + 1 == names && content.is_empty()), "{n} of {names}: {content:?}");
-    }
-    fs::write(mounted.path("since"), "").unwrap();
-    mounted.stop();
+        fs::write(mounted.path("since"), "").unwrap();
+        mounted.stop();
+    });
 }
 
 #[test]
 fn a_command_that_fails_leaves_no_trace_and_one_that_succeeds_counts_as_a_whole() {
-    let scratch = Scratch::new();
-    let mounted = Mounted::new(&scratch);
-    fs::write(mounted.path("a"), "old").unwrap();
-    let line = "echo new > a; mkdir d; echo x > d/x; ls -R > list; ! test -e /nowhere; exit 7";
-    assert_eq!(run(&mut mounted.shell(&[], line)).status.code(), Some(7));
-    assert_eq!(run(&mut mounted.shell(&[], "echo new > a; kill -9 $$")).status.code(), Some(137));
-    assert_eq!(
-        (fs::read_to_string(mounted.path("a")).unwrap(), fs::read_dir(&mounted.at).unwrap().count()),
-        ("old".into(), 1)
-    );
-    // Others see nothing of it while it runs.
-    let marker = scratch.path("marker");
-    let line = format!(
-        "echo new > a; mkdir d; echo x > d/x; touch {0}; while test -e {0}; do sleep 0.01; done",
-        marker.display()
-    );
-    let mut child = mounted.shell(&[], &line).spawn().unwrap();
-    while !marker.exists() {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    assert_eq!((fs::read_to_string(mounted.path("a")).unwrap(), mounted.path("d").exists()), ("old".into(), false));
-    fs::remove_file(&marker).unwrap();
-    assert!(wait(&mut child, Duration::from_secs(60)).unwrap().success());
-    assert_eq!(fs::read_to_string(mounted.path("a")).unwrap(), "new\n");
-    assert_eq!(fs::read_to_string(mounted.path("d/x")).unwrap(), "x\n");
-    mounted.stop();
+    over_each(|| {
+        let scratch = Scratch::new();
+        let mounted = Mounted::new(&scratch);
+        fs::write(mounted.path("a"), "old").unwrap();
+        let line = "echo new > a; mkdir d; echo x > d/x; ls -R > list; ! test -e /nowhere; exit 7";
+        assert_eq!(run(&mut mounted.shell(&[], line)).status.code(), Some(7));
+        assert_eq!(run(&mut mounted.shell(&[], "echo new > a; kill -9 $$")).status.code(), Some(137));
+        assert_eq!(
+            (fs::read_to_string(mounted.path("a")).unwrap(), fs::read_dir(&mounted.at).unwrap().count()),
+            ("old".into(), 1)
+        );
+        // Others see nothing of it while it runs.
+        let marker = scratch.path("marker");
+        let line = format!(
+            "echo new > a; mkdir d; echo x > d/x; touch {0}; while test -e {0}; do sleep 0.01; done",
+            marker.display()
+        );
+        let mut child = mounted.shell(&[], &line).spawn().unwrap();
+        while !marker.exists() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!((fs::read_to_string(mounted.path("a")).unwrap(), mounted.path("d").exists()), ("old".into(), false));
+        fs::remove_file(&marker).unwrap();
+        assert!(wait(&mut child, Duration::from_secs(60)).unwrap().success());
+        assert_eq!(fs::read_to_string(mounted.path("a")).unwrap(), "new\n");
+        assert_eq!(fs::read_to_string(mounted.path("d/x")).unwrap(), "x\n");
+        mounted.stop();
+    });
 }
 
 #[test]
 fn who_is_in_the_way_is_named_and_another_try_may_succeed() {
-    let scratch = Scratch::new();
-    let mounted = Mounted::new(&scratch);
-    fs::create_dir(mounted.path("d")).unwrap();
-    fs::write(mounted.path("d/f"), "0").unwrap();
-    let outside = mounted.path("d/f");
-    // The command itself has somebody else change the file, through a descriptor of the mount outside.
-    let marker = scratch.path("marker");
-    let line = format!("touch {0}; while test -e {0}; do sleep 0.01; done; echo mine >> d/f", marker.display());
-    let meddler = std::thread::spawn({
-        let (marker, outside) = (marker.clone(), outside.clone());
-        move || {
-            while !marker.exists() {
-                std::thread::sleep(Duration::from_millis(2));
+    over_each(|| {
+        let scratch = Scratch::new();
+        let mounted = Mounted::new(&scratch);
+        fs::create_dir(mounted.path("d")).unwrap();
+        fs::write(mounted.path("d/f"), "0").unwrap();
+        let outside = mounted.path("d/f");
+        // The command itself has somebody else change the file, through a descriptor of the mount outside.
+        let marker = scratch.path("marker");
+        let line = format!("touch {0}; while test -e {0}; do sleep 0.01; done; echo mine >> d/f", marker.display());
+        let meddler = std::thread::spawn({
+            let (marker, outside) = (marker.clone(), outside.clone());
+            move || {
+                while !marker.exists() {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                fs::write(&outside, "theirs 0\n").unwrap();
+                fs::remove_file(&marker).unwrap();
             }
-            fs::write(&outside, "theirs 0\n").unwrap();
-            fs::remove_file(&marker).unwrap();
-        }
-    });
-    let refused = bad(&mut mounted.shell(&[], &line), 10);
-    meddler.join().unwrap();
-    assert_eq!(refused, "lode: /d/f was changed by others meanwhile\n");
-    assert_eq!(fs::read_to_string(&outside).unwrap(), "theirs 0\n");
-    // Only the first try is disturbed.
-    let once = scratch.path("once");
-    let line = format!("if test -e {}; then echo mine >> d/f; else {line}; fi", once.display());
-    fs::write(&outside, "").unwrap();
-    let meddler = std::thread::spawn({
-        let (marker, outside) = (marker.clone(), outside.clone());
-        move || {
-            while !marker.exists() {
-                std::thread::sleep(Duration::from_millis(2));
+        });
+        let refused = bad(&mut mounted.shell(&[], &line), 10);
+        meddler.join().unwrap();
+        assert_eq!(refused, "lode: /d/f was changed by others meanwhile\n");
+        assert_eq!(fs::read_to_string(&outside).unwrap(), "theirs 0\n");
+        // Only the first try is disturbed.
+        let once = scratch.path("once");
+        let line = format!("if test -e {}; then echo mine >> d/f; else {line}; fi", once.display());
+        fs::write(&outside, "").unwrap();
+        let meddler = std::thread::spawn({
+            let (marker, outside) = (marker.clone(), outside.clone());
+            move || {
+                while !marker.exists() {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                fs::write(&outside, "theirs 0\n").unwrap();
+                fs::write(once, "").unwrap();
+                fs::remove_file(&marker).unwrap();
             }
-            fs::write(&outside, "theirs 0\n").unwrap();
-            fs::write(once, "").unwrap();
-            fs::remove_file(&marker).unwrap();
-        }
+        });
+        good(&mut mounted.shell(&["--retry", "3"], &line));
+        meddler.join().unwrap();
+        assert_eq!(fs::read_to_string(&outside).unwrap(), "theirs 0\nmine\n");
+        mounted.stop();
     });
-    good(&mut mounted.shell(&["--retry", "3"], &line));
-    meddler.join().unwrap();
-    assert_eq!(fs::read_to_string(&outside).unwrap(), "theirs 0\nmine\n");
-    mounted.stop();
 }
 
 #[test]
 fn what_is_kept_can_be_looked_at_gone_on_with_and_committed_or_dropped_also_after_kill_9() {
-    let scratch = Scratch::new();
-    let mut mounted = Mounted::new(&scratch);
-    fs::write(mounted.path("a"), "one\ntwo\n").unwrap();
-    fs::write(mounted.path("gone"), "gone\n").unwrap();
-    good(&mut mounted.shell(&["--keep", "up"], "echo three >> a; rm gone; mkdir d; printf '\\000\\001' > d/binary"));
-    good(&mut mounted.shell(&["--keep", "drop"], "rm a"));
-    bad(&mut mounted.shell(&["--keep", "up"], "true"), 7);
-    let (disk, point) = mounted.kill();
-    let mounted = Mounted::again(&disk, &point, &[]);
-    let listed = good(&mut mounted.lode(&["txn", "list"], &[]));
-    assert_eq!(listed.lines().count(), 3, "{listed}");
-    assert_eq!(good(&mut mounted.lode(&["txn", "diff"], &["up"])), "M a\nA d/\nA d/binary\nD gone\n");
-    let patch = good(&mut mounted.lode(&["txn", "diff"], &["up", "--patch"]));
-    let expected = "--- a/a\n+++ b/a\n@@ -1,2 +1,3 @@\n one\n two\n+three\nA d/\nA d/binary (no text)\n--- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-gone\n";
-    assert_eq!(patch, expected);
-    assert!(mounted.path("gone").exists());
-    let enter = format!("cat {0}/a; echo more > {0}/more", mounted.at.display());
-    assert_eq!(good(&mut mounted.lode(&["txn", "enter"], &["up", "--", "sh", "-c", &enter])), "one\ntwo\nthree\n");
-    good(&mut mounted.lode(&["txn", "abort"], &["drop"]));
-    good(&mut mounted.lode(&["txn", "commit"], &["up"]));
-    assert_eq!(fs::read_to_string(mounted.path("a")).unwrap(), "one\ntwo\nthree\n");
-    assert_eq!(fs::read_to_string(mounted.path("more")).unwrap(), "more\n");
-    assert!(!mounted.path("gone").exists() && mounted.path("d/binary").exists());
-    bad(&mut mounted.lode(&["txn", "commit"], &["up"]), 3);
-    assert_eq!(good(&mut mounted.lode(&["txn", "list"], &[])), "");
-    mounted.stop();
+    over_each(|| {
+        let scratch = Scratch::new();
+        let mut mounted = Mounted::new(&scratch);
+        fs::write(mounted.path("a"), "one\ntwo\n").unwrap();
+        fs::write(mounted.path("gone"), "gone\n").unwrap();
+        good(
+            &mut mounted.shell(&["--keep", "up"], "echo three >> a; rm gone; mkdir d; printf '\\000\\001' > d/binary"),
+        );
+        good(&mut mounted.shell(&["--keep", "drop"], "rm a"));
+        bad(&mut mounted.shell(&["--keep", "up"], "true"), 7);
+        let (disk, point) = mounted.kill();
+        let mounted = Mounted::again(&disk, &point, &[]);
+        let listed = good(&mut mounted.lode(&["txn", "list"], &[]));
+        assert_eq!(listed.lines().count(), 3, "{listed}");
+        assert_eq!(good(&mut mounted.lode(&["txn", "diff"], &["up"])), "M a\nA d/\nA d/binary\nD gone\n");
+        let patch = good(&mut mounted.lode(&["txn", "diff"], &["up", "--patch"]));
+        let expected = "--- a/a\n+++ b/a\n@@ -1,2 +1,3 @@\n one\n two\n+three\nA d/\nA d/binary (no text)\n--- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-gone\n";
+        assert_eq!(patch, expected);
+        assert!(mounted.path("gone").exists());
+        let enter = format!("cat {0}/a; echo more > {0}/more", mounted.at.display());
+        assert_eq!(good(&mut mounted.lode(&["txn", "enter"], &["up", "--", "sh", "-c", &enter])), "one\ntwo\nthree\n");
+        good(&mut mounted.lode(&["txn", "abort"], &["drop"]));
+        good(&mut mounted.lode(&["txn", "commit"], &["up"]));
+        assert_eq!(fs::read_to_string(mounted.path("a")).unwrap(), "one\ntwo\nthree\n");
+        assert_eq!(fs::read_to_string(mounted.path("more")).unwrap(), "more\n");
+        assert!(!mounted.path("gone").exists() && mounted.path("d/binary").exists());
+        bad(&mut mounted.lode(&["txn", "commit"], &["up"]), 3);
+        assert_eq!(good(&mut mounted.lode(&["txn", "list"], &[])), "");
+        mounted.stop();
+    });
 }
 
 #[test]
 fn a_transaction_ends_with_the_process_that_began_it() {
-    let scratch = Scratch::new();
-    let mounted = Mounted::new(&scratch);
-    let marker = scratch.path("marker");
-    let mut child = mounted.shell(&[], &format!("touch {}; exec sleep 20", marker.display())).spawn().unwrap();
-    while !marker.exists() {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    assert_eq!(good(&mut mounted.lode(&["txn", "list"], &[])).lines().count(), 2);
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let gone = (0..1000).any(|_| {
-        std::thread::sleep(Duration::from_millis(10));
-        good(&mut mounted.lode(&["txn", "list"], &[])).is_empty()
+    over_each(|| {
+        let scratch = Scratch::new();
+        let mounted = Mounted::new(&scratch);
+        let marker = scratch.path("marker");
+        let mut child = mounted.shell(&[], &format!("touch {}; exec sleep 20", marker.display())).spawn().unwrap();
+        while !marker.exists() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(good(&mut mounted.lode(&["txn", "list"], &[])).lines().count(), 2);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let gone = (0..1000).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            good(&mut mounted.lode(&["txn", "list"], &[])).is_empty()
+        });
+        assert!(gone, "it is still open");
+        mounted.stop();
     });
-    assert!(gone, "it is still open");
-    mounted.stop();
 }
 
 #[test]
 fn what_cannot_be_mounted_says_why() {
+    over_each(|| {
+        let scratch = Scratch::new();
+        let disk = scratch.disk("64MiB");
+        let at = scratch.path("mnt");
+        fs::create_dir(&at).unwrap();
+        let refused = |arguments: &[&str], code| bad(lode(&["mount"]).arg(&disk).arg(&at).args(arguments), code);
+        assert!(refused(&["--foreground"], 8).contains("the disk has no file system: `lode fs make` makes one"));
+        assert!(bad(lode(&["fs", "check"]).arg(&disk), 8).contains("no file system"));
+        good(lode(&["fs", "make"]).arg(&disk));
+        assert!(bad(lode(&["fs", "make"]).arg(&disk), 7).contains("has a file system already"));
+        assert!(refused(&["-o", "nonsense"], 2).contains("-o nonsense: there is no such option"));
+        bad(lode(&["mount", "--foreground"]).arg(&disk).arg(scratch.path("nowhere")), 3);
+        bad(lode(&["run"]).arg(&at).args(["--", "true"]), 3);
+        let mounted = Mounted::again(&disk, &at, &[]);
+        assert!(refused(&["--foreground"], 4).contains("disk.lode"));
+        // Volumes and files share the disk.
+        good(lode(&["volume", "create"]).arg(&disk).args(["data", "--size", "1MiB"]));
+        assert_eq!(json(lode(&["volume", "list"]).arg(&disk).arg("--json")).as_array().unwrap().len(), 1);
+        mounted.stop();
+    });
+}
+
+/// The permissions as the kernel has them.
+fn permissions(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().mode() & 0o7777
+}
+
+#[test]
+fn a_program_that_is_changed_or_given_away_loses_its_owners_rights() {
+    over_each(|| {
+        let scratch = Scratch::new();
+        let disk = scratch.disk("256MiB");
+        good(lode(&["fs", "make"]).arg(&disk));
+        let at = std::env::temp_dir().join(format!("lode-test-{}-{}", std::process::id(), option()));
+        fs::create_dir(&at).unwrap();
+        let mounted = Mounted::again(&disk, &at, &["--allow-other", "-o", "suid"]);
+        let program = mounted.path("program");
+        // Version 2, permitted: whatever.
+        let mut capability = [0u8; 20];
+        capability[3] = 2;
+        capability[5] = 4;
+        let fresh = || {
+            let _ = fs::remove_file(&program);
+            fs::write(&program, "content").unwrap();
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o6777)).unwrap();
+            let flags = rustix::fs::XattrFlags::empty();
+            rustix::fs::setxattr(&program, "security.capability", &capability, flags).unwrap();
+            assert_eq!((permissions(&program), capable(&program)), (0o6777, true));
+        };
+        let by_others = |line: &str| {
+            let mut command = tool("setpriv", "util-linux");
+            command.args(["--reuid", "1000", "--regid", "1000", "--clear-groups", "sh", "-ec", line, "sh"]);
+            good(command.arg(&program));
+        };
+        for line in ["echo x >> $1", "truncate -s 3 $1", "echo x | dd of=$1 conv=notrunc status=none"] {
+            fresh();
+            by_others(line);
+            assert_eq!((permissions(&program), capable(&program)), (0o777, false), "{line}");
+        }
+        // Root may leave the bits, but not what the program may by itself.
+        fresh();
+        good(tool("sh", "dash").args(["-ec", "echo x >> $1", "sh"]).arg(&program));
+        assert_eq!((permissions(&program), capable(&program)), (0o6777, false));
+        fresh();
+        std::os::unix::fs::chown(&program, Some(1000), None).unwrap();
+        assert_eq!((permissions(&program), capable(&program)), (0o777, false));
+        mounted.stop();
+        fs::remove_dir(&at).unwrap();
+    });
+}
+
+fn capable(program: &Path) -> bool {
+    rustix::fs::getxattr(program, "security.capability", &mut [0u8; 64][..]).is_ok()
+}
+
+#[test]
+fn commits_go_on_while_others_write_in_the_same_directory() {
+    over_each(|| {
+        let scratch = Scratch::new();
+        let mounted = Mounted::new(&scratch);
+        fs::create_dir(mounted.path("d")).unwrap();
+        let over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for writer in 0..4 {
+                let (directory, over) = (mounted.path("d"), &over);
+                scope.spawn(move || {
+                    for n in 0.. {
+                        if over.load(std::sync::atomic::Ordering::Relaxed) {
+                            return;
+                        }
+                        let name = directory.join(format!("w{writer}-{}", n % 50));
+                        fs::write(&name, "content").unwrap();
+                        fs::rename(&name, directory.join(format!("r{writer}"))).unwrap();
+                    }
+                });
+            }
+            let runs: Vec<_> =
+                (0..6)
+                    .map(|run| {
+                        let mounted = &mounted;
+                        scope.spawn(move || {
+                            for n in 0..5 {
+                                good(&mut mounted.shell(
+                                    &["--retry", "20"],
+                                    &format!("echo {n} > d/t{run}-{n}; echo {n} > d/t{run}"),
+                                ));
+                            }
+                        })
+                    })
+                    .collect();
+            let ended: Vec<_> = runs.into_iter().map(|run| run.join()).collect();
+            over.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(ended.iter().all(Result::is_ok));
+        });
+        for run in 0..6 {
+            assert_eq!(fs::read_to_string(mounted.path(&format!("d/t{run}"))).unwrap(), "4\n");
+        }
+        assert_eq!(fs::read_dir(mounted.path("d")).unwrap().count(), 6 * 6 + 4);
+        mounted.stop();
+    });
+}
+
+#[test]
+fn what_a_file_loses_its_last_name_with_is_given_back_and_nothing_is_left() {
+    over_each(|| {
+        let scratch = Scratch::new();
+        let mounted = Mounted::new(&scratch);
+        let open = fs::OpenOptions::new().read(true).write(true).create(true).open(mounted.path("open")).unwrap();
+        open.write_all_at(b"still here", 0).unwrap();
+        let free = || rustix::fs::statvfs(&mounted.at).unwrap().f_ffree;
+        let before = free();
+        for n in 0..500 {
+            fs::write(mounted.path(&n.to_string()), "content").unwrap();
+        }
+        assert_eq!(before - free(), 500);
+        fs::remove_file(mounted.path("open")).unwrap();
+        for n in 0..500 {
+            fs::remove_file(mounted.path(&n.to_string())).unwrap();
+        }
+        // They go soon; who has one open has it still.
+        let gone = (0..1000).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            free() == before
+        });
+        assert!(gone, "expected {before} free inodes, found {}", free());
+        let mut content = [0; 10];
+        open.read_exact_at(&mut content, 0).unwrap();
+        assert_eq!(&content, b"still here");
+        drop(open);
+        mounted.stop();
+    });
+}
+
+#[test]
+fn times_of_making_and_files_without_names_are_there_where_requests_come_over_a_ring() {
+    over_each(|| {
+        let scratch = Scratch::new();
+        let mounted = Mounted::new(&scratch);
+        let before = std::time::SystemTime::now();
+        fs::write(mounted.path("a"), "").unwrap();
+        let made = fs::metadata(mounted.path("a")).unwrap().created();
+        assert_eq!(made.as_ref().is_ok_and(|made| *made + Duration::from_secs(1) > before), has_ring(), "{made:?}");
+        let (flags, mode) = (rustix::fs::OFlags::TMPFILE | rustix::fs::OFlags::RDWR, rustix::fs::Mode::RUSR);
+        let opened = rustix::fs::open(&mounted.at, flags, mode);
+        assert_eq!(opened.is_ok(), has_ring(), "{opened:?}");
+        if let Ok(opened) = opened {
+            rustix::io::write(&opened, b"content").unwrap();
+            let link = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&opened));
+            let follow = rustix::fs::AtFlags::SYMLINK_FOLLOW;
+            rustix::fs::linkat(rustix::fs::CWD, link, rustix::fs::CWD, mounted.path("named"), follow).unwrap();
+            drop((rustix::fs::open(&mounted.at, flags, mode).unwrap(), opened));
+            assert_eq!(fs::read_to_string(mounted.path("named")).unwrap(), "content");
+        }
+        mounted.stop();
+    });
+}
+
+#[test]
+fn a_ring_that_is_not_to_be_had_is_refused_with_what_to_do_and_done_without_unless_asked_for() {
     let scratch = Scratch::new();
     let disk = scratch.disk("64MiB");
+    good(lode(&["fs", "make"]).arg(&disk));
     let at = scratch.path("mnt");
     fs::create_dir(&at).unwrap();
-    let refused = |arguments: &[&str], code| bad(lode(&["mount"]).arg(&disk).arg(&at).args(arguments), code);
-    assert!(refused(&["--foreground"], 8).contains("the disk has no file system: `lode fs make` makes one"));
-    assert!(bad(lode(&["fs", "check"]).arg(&disk), 8).contains("no file system"));
-    good(lode(&["fs", "make"]).arg(&disk));
-    assert!(bad(lode(&["fs", "make"]).arg(&disk), 7).contains("has a file system already"));
-    assert!(refused(&["-o", "nonsense"], 2).contains("-o nonsense: there is no such option"));
-    bad(lode(&["mount", "--foreground"]).arg(&disk).arg(scratch.path("nowhere")), 3);
-    bad(lode(&["run"]).arg(&at).args(["--", "true"]), 3);
-    let mounted = Mounted::again(&disk, &at, &[]);
-    assert!(refused(&["--foreground"], 4).contains("disk.lode"));
-    // Volumes and files share the disk.
-    good(lode(&["volume", "create"]).arg(&disk).args(["data", "--size", "1MiB"]));
-    assert_eq!(json(lode(&["volume", "list"]).arg(&disk).arg("--json")).as_array().unwrap().len(), 1);
-    mounted.stop();
+    if !Path::new(SWITCH).exists() {
+        let refused = bad(lode(&["mount", "--foreground", "-o", "ring"]).arg(&disk).arg(&at), 9);
+        assert!(refused.contains("expected Linux 6.14 or later"), "{refused}");
+        return;
+    }
+    // A namespace in which the switch is off.
+    let off = scratch.path("off");
+    fs::write(&off, "N\n").unwrap();
+    let within = |line: &str| {
+        let mut command = tool("unshare", "util-linux");
+        let line = format!("mount --bind {} {SWITCH}; {line}", off.display());
+        command.args(["--mount", "sh", "-ec", &line, env!("CARGO_BIN_EXE_lode")]).arg(&disk).arg(&at);
+        command
+    };
+    let refused = bad(&mut within("exec $0 mount --foreground -o ring $1 $2"), 9);
+    assert!(refused.contains(&format!("as root, echo Y > {SWITCH}")), "{refused}");
+    good(&mut within(
+        "$0 mount $1 $2; echo x > $2/x; test $(cat $2/x) = x; umount $2; while ! $0 fs check $1; do sleep 0.1; done",
+    ));
 }

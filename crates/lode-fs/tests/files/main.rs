@@ -3,5 +3,6 @@
 
 mod nested;
 mod snapshots;
+mod released;
 mod transactions;
 mod tree;

@@ -94,6 +94,13 @@ impl Door {
         self.make(asker, parent, name, &new, umask)
     }
 
+    /// Makes a file without a name.
+    pub fn make_nameless(&self, asker: Asker, parent: Node, mode: u32, umask: u32) -> Answer<Known> {
+        let (number, view, parent) = self.at(parent)?;
+        let new = New::file(mode & 0o7777);
+        Ok(known(number, told(view.make_nameless(parent, &new, &asker.caller(umask)))?))
+    }
+
     pub fn link(&self, node: Node, parent: Node, name: &[u8]) -> Answer<Known> {
         let (number, view, ino, parent) = self.both(node, parent)?;
         Ok(known(number, told(view.link(ino, parent, name, now()))?))

@@ -4,7 +4,7 @@ use super::Arguments;
 use crate::failure::{Failure, Result};
 use crate::serving::Where;
 use crate::size;
-use lode_fuse::{MountOptions, Order};
+use lode_fuse::{MountOptions, Order, Transport};
 
 /// Options that mean something to `mount`, to who calls it, or to the kernel by itself.
 const FOR_OTHERS: [&str; 23] = [
@@ -66,6 +66,7 @@ impl Options {
             snapshots: false,
             auto_unmount: false,
             threads: arguments.threads.unwrap_or((2 * processors).clamp(4, 64)),
+            transport: Transport::Either,
         };
         let mut options = Options { mount, reorganize: false, hold: 0, at: arguments.at.clone() };
         for option in arguments.option.iter().filter(|option| !option.is_empty()) {
@@ -81,6 +82,8 @@ impl Options {
         match option {
             "strict" => self.mount.order = Order::Strict,
             "relaxed" => self.mount.order = Order::Relaxed,
+            "ring" => self.mount.transport = Transport::Ring,
+            "noring" => self.mount.transport = Transport::Device,
             "suid" => self.mount.suid = true,
             "dev" => self.mount.dev = true,
             "noexec" => self.mount.noexec = true,
