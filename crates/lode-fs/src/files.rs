@@ -6,10 +6,11 @@ use crate::inodes::Inode;
 use crate::locks::Locks;
 use crate::numbers::Numbers;
 use crate::op::{Op, Seen};
+use crate::promise::Promises;
 use crate::transaction::Transactions;
 use crate::types::{Caller, Ino, Kind, Statistics, Time, Which};
 use crate::view::View;
-use lode::{Disk, ListId, Reservation, Survive, Unit, Volume, VolumeOptions};
+use lode::{Disk, ListId, Survive, Volume, VolumeOptions};
 use parking_lot::{Mutex, RwLock};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -18,8 +19,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// By this name the first list is found.
 const NAME: &str = "inodes";
-/// Space for so many blocks is held for operations that give space back.
-const RESERVED: u64 = 64;
 /// Handles of so many lists are kept.
 const HANDLES_MAX: usize = 1024;
 
@@ -35,7 +34,7 @@ pub(crate) struct Files {
     numbers: Mutex<Numbers>,
     /// Empty lists that are nobody's.
     spare: Mutex<Vec<ListId>>,
-    reserve: Mutex<Option<Reservation>>,
+    pub promises: Promises,
     pub locks: Locks,
     /// Held by whoever changes anything; a transaction that commits holds it alone.
     pub gate: RwLock<()>,
@@ -45,6 +44,8 @@ pub(crate) struct Files {
     pub moves: Mutex<()>,
     /// How often each inode was handed out to somebody who has not let go of it.
     pub held: Mutex<HashMap<Ino, u64>>,
+    /// Directories of which something was found that cannot be read, and what.
+    pub damaged: Mutex<HashMap<Ino, String>>,
     pub transactions: Transactions,
 }
 
@@ -103,6 +104,12 @@ impl FileSystem {
     pub fn make(disk: &Disk, options: &MakeOptions) -> Result<()> {
         if Self::is_on(disk)? {
             return Err(Error::new(ErrorKind::Exists, "the disk has a file system already"));
+        }
+        if let Some(inodes) = disk.file_list_named(NAME)?
+            && inodes.next_stored(u64::from(INODE_BLOCK)..u64::MAX)?.is_some()
+        {
+            let what = "the disk has inodes: expected a superblock in front of them, found none";
+            return Err(Error::new(ErrorKind::Damaged, what));
         }
         // What one that was not made to the end has left.
         for list in disk.file_lists() {
@@ -178,12 +185,9 @@ impl FileSystem {
         let info = self.files.disk.info()?;
         // An inode, its name, and the charge of both.
         let inodes = |bytes: u64| (bytes / 512).min(self.files.inodes_max());
-        Ok(Statistics {
-            bytes: info.usable,
-            free: info.free,
-            inodes: inodes(info.usable),
-            free_inodes: inodes(info.free),
-        })
+        let (held, taken) = self.held();
+        let free = info.free.saturating_add(taken);
+        Ok(Statistics { bytes: info.usable, free, held, inodes: inodes(info.usable), free_inodes: inodes(free) })
     }
 }
 
@@ -199,12 +203,13 @@ impl Files {
             own: Mutex::default(),
             numbers: Mutex::new(Numbers::new()),
             spare: Mutex::default(),
-            reserve: Mutex::default(),
+            promises: Promises::default(),
             locks: Locks::new(),
             gate: RwLock::new(()),
             commits: AtomicU64::new(0),
             moves: Mutex::new(()),
             held: Mutex::default(),
+            damaged: Mutex::default(),
             transactions: Transactions::default(),
         };
         files.fill_reserve();
@@ -242,7 +247,10 @@ impl Files {
         if let Some(volume) = own.get(&list) {
             return Ok(volume.clone());
         }
-        let volume = self.disk.file_list(list)?;
+        let volume = self.disk.file_list(list).map_err(|error| match error.kind() {
+            lode::ErrorKind::NotFound => Error::damaged(format!("list {}", list.0), "it to be there, as a file says"),
+            _ => error.into(),
+        })?;
         if own.len() >= HANDLES_MAX {
             own.clear();
         }
@@ -304,7 +312,8 @@ impl Files {
         if let Some(list) = self.spare.lock().pop() {
             return Ok(list);
         }
-        Ok(self.disk.create_file_list("", &list_options(&self.disk, BLOCK))?.list())
+        let make = || self.disk.create_file_list("", &list_options(&self.disk, BLOCK)).map(|volume| volume.list());
+        self.lending(make)
     }
 
     pub fn give_back_lists(&self, lists: &[ListId]) {
@@ -321,27 +330,6 @@ impl Files {
         }
     }
 
-    /// Holds space again for operations that give some back, if there is.
-    pub fn fill_reserve(&self) {
-        let mut reserve = self.reserve.lock();
-        if reserve.as_ref().is_none_or(|reserve| reserve.blocks() < RESERVED / 2) {
-            // The disk may be tiny.
-            let usable = self.disk.info().map_or(0, |info| info.usable);
-            let blocks = RESERVED.min(usable / 64 / u64::from(BLOCK)).max(8);
-            *reserve = None;
-            *reserve = self.disk.reserve(blocks, BLOCK).ok();
-        }
-    }
-
-    /// Gives a unit space from what is held.
-    pub fn draw_on_reserve(&self, unit: &mut Unit) -> Result<()> {
-        if let Some(reserve) = self.reserve.lock().as_mut() {
-            let blocks = reserve.blocks();
-            unit.draw_on(reserve, blocks)?;
-        }
-        Ok(())
-    }
-
     /// What an opening has to finish.
     fn take_up(&self, now: Time) -> Result<()> {
         self.numbers.lock().begin_at(&self.inodes)?;
@@ -349,7 +337,11 @@ impl Files {
         let mut at = 0;
         while let Some(orphan) = self.orphans.next_stored(at..u64::MAX)? {
             let ino = Ino(orphan / u64::from(SMALL_BLOCK));
-            self.reap(ino, now)?;
+            match self.reap(ino, now) {
+                // It is left as it is.
+                Err(error) if error.kind() == ErrorKind::Damaged => {}
+                reaped => reaped?,
+            }
             at = orphan + u64::from(SMALL_BLOCK);
         }
         let roots = [&self.inodes, &self.content, &self.orphans, &self.owners].map(Volume::list);

@@ -17,6 +17,7 @@ mod locks;
 mod names;
 mod numbers;
 mod op;
+mod promise;
 mod transaction;
 mod tree;
 mod types;

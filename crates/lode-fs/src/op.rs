@@ -262,10 +262,11 @@ impl<'a> Op<'a> {
     fn finish_now(&self) -> Result<Lsn> {
         let mut unit = self.files.disk.begin()?;
         match self.write_into(&mut unit) {
-            Err(error) if error.kind() == ErrorKind::Full && self.frees => {
+            Err(error) if error.kind() == ErrorKind::Full => {
                 unit = self.files.disk.begin()?;
-                self.files.draw_on_reserve(&mut unit)?;
+                let from = self.files.draw(&mut unit, self.blocks(), self.frees, error)?;
                 self.write_into(&mut unit)?;
+                self.files.put_back(&mut unit, from)?;
             }
             other => other?,
         }
@@ -273,19 +274,31 @@ impl<'a> Op<'a> {
         if self.frees {
             self.files.fill_reserve();
         }
+        self.files.fill_hold();
         Ok(lsn)
+    }
+
+    /// At most so many blocks are written.
+    fn blocks(&self) -> u64 {
+        u64_of(self.staged.len()) + self.steps.iter().map(Step::blocks).sum::<u64>()
     }
 
     /// Space for all of it is promised first, so that the transaction has all of the operation or nothing.
     fn finish_within(&mut self, txn: &Txn, unit: &mut Unit) -> Result<Lsn> {
-        let blocks = u64_of(self.staged.len()) + self.steps.iter().map(Step::blocks).sum::<u64>();
-        let reserved = self.files.disk.reserve(blocks, BLOCK);
-        match reserved {
-            Ok(mut space) => unit.draw_on(&mut space, blocks)?,
-            Err(error) if error.kind() == lode::ErrorKind::Full && self.frees => self.files.draw_on_reserve(unit)?,
+        let blocks = self.blocks();
+        match self.files.disk.reserve(blocks, BLOCK) {
+            Ok(mut space) => {
+                unit.draw_on(&mut space, blocks)?;
+                self.write_into(unit)?;
+                unit.put_back(&mut space)?;
+            }
+            Err(error) if error.kind() == lode::ErrorKind::Full => {
+                let from = self.files.draw(unit, blocks, self.frees, error.into())?;
+                self.write_into(unit)?;
+                self.files.put_back(unit, from)?;
+            }
             Err(error) => return Err(error.into()),
         }
-        self.write_into(unit)?;
         let mut state = txn.state.lock();
         let inodes = self.staged.iter().filter(|(which, ..)| *which == Which::Inodes);
         state.changed.extend(inodes.map(|(_, ino, _)| Ino(*ino)));

@@ -190,7 +190,7 @@ impl FileSystem {
         let label =
             UnitLabel { label: self.files.new_label()?, made: now.0.max(0).cast_unsigned(), ..UnitLabel::default() };
         let options = UnitOptions { view: UnitView::Frozen, conflicts: UnitConflicts::Allowed };
-        let unit = self.files.disk.begin_labelled(&label, &options)?;
+        let unit = self.files.lending(|| self.files.disk.begin_labelled(&label, &options))?;
         let number = self.files.transactions.next_number();
         Ok(self.handle(Arc::new(Txn::new(number, conflicts, now, unit))))
     }
@@ -298,7 +298,11 @@ impl Files {
             let number = self.transactions.next_number();
             let begun = Time(i64::try_from(info.made).unwrap_or(i64::MAX));
             let txn = Txn::new(number, Conflicts::Changed, begun, unit);
-            self.rebuild(&txn)?;
+            match self.rebuild(&txn) {
+                // It is kept, and left alone.
+                Err(error) if error.kind() == ErrorKind::Damaged => continue,
+                rebuilt => rebuilt?,
+            }
             let mut state = txn.state.lock();
             state.name = Some(name);
             self.keep_numbers(state.made.iter().copied());

@@ -68,4 +68,20 @@ impl Unit {
         self.prepay(space);
         Ok(())
     }
+
+    /// Puts what it has drawn and not used into a reservation; what makes no whole block there goes back to the disk. So a
+    /// unit that lives long holds no more than it has written. `InvalidArgument`: the reservation is of another disk.
+    pub fn put_back(&mut self, reservation: &mut Reservation) -> Result<()> {
+        if !self.is_of(&reservation.disk) {
+            return Err(Error::new(ErrorKind::InvalidArgument, "a reservation of another disk than the unit's"));
+        }
+        let mut core = reservation.disk.core.lock();
+        let mut space = reservation.space;
+        space += self.take_prepaid();
+        let blocks = space.blocks.min(space.bytes / space_of(1, reservation.block_bytes).bytes);
+        reservation.space = space_of(blocks, reservation.block_bytes);
+        space -= reservation.space;
+        core.reserved -= space;
+        Ok(())
+    }
 }

@@ -1,5 +1,6 @@
 //! The file system from outside.
 #![allow(clippy::unwrap_used)]
 
+mod promise;
 mod transactions;
 mod tree;
