@@ -148,7 +148,12 @@ impl FileSystem {
         let none = || Error::new(ErrorKind::NotOurs, "the disk has no file system: `lode fs make` makes one");
         let inodes = disk.file_list_named(NAME)?.ok_or_else(none)?;
         let head = read_super(&inodes)?.ok_or_else(none)?;
-        let list = |number| disk.file_list(ListId(number));
+        let list = |number| {
+            disk.file_list(ListId(number)).map_err(|error| match error.kind() {
+                lode::ErrorKind::NotFound => Error::damaged("the superblock", format!("a list {number}: {error}")),
+                _ => error.into(),
+            })
+        };
         let lists = [inodes, list(head.content)?, list(head.orphans)?, list(head.owners)?];
         let files = Arc::new(Files::new(disk, head.key, lists));
         let found = FileSystem { files };

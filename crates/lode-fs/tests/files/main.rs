@@ -1,6 +1,7 @@
 //! The file system from outside.
 #![allow(clippy::unwrap_used)]
 
+mod damage;
 mod promise;
 mod transactions;
 mod tree;
