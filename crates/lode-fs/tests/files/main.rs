@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod damage;
+mod limits;
 mod promise;
 mod transactions;
 mod tree;
