@@ -8,11 +8,14 @@ use crate::names::HASH_END;
 use crate::op::{Op, u64_of, usize_of};
 use crate::types::{Ino, Kind, Which};
 use lode::ListId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 /// Zeros are looked for in pieces of so many bytes.
 const PIECE: u64 = 1 << 20;
+
+/// For more problems than that no paths are looked for: that takes looks into directories.
+const PATHS_MAX: usize = 1000;
 
 /// What a check has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,7 +28,7 @@ pub struct Report {
     pub names: u64,
     /// Inodes without a name that somebody has open, or had.
     pub orphans: u64,
-    /// What is not as it must be, each in words with the inode or the path.
+    /// What is not as it must be, each in words with the path and the inode.
     pub problems: Vec<String>,
 }
 
@@ -45,7 +48,19 @@ struct Check<'a> {
     op: Op<'a>,
     files: &'a Files,
     known: BTreeMap<Ino, Known>,
+    /// Inodes that cannot be read, and a name of each: the directory that it is in, and what is wrong.
+    lost: BTreeMap<Ino, Lost>,
+    /// Directories that cannot be read, or not all of them: what is in them may lack its name.
+    broken: BTreeSet<Ino>,
+    /// Of which inode, and what.
+    problems: Vec<(Option<Ino>, String)>,
     report: Report,
+}
+
+/// An inode that cannot be read.
+struct Lost {
+    why: String,
+    name: Option<(Ino, Vec<u8>)>,
 }
 
 impl FileSystem {
@@ -54,7 +69,15 @@ impl FileSystem {
     pub fn check(&self, progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<Option<Report>> {
         let gate = self.files.gate.write();
         let op = self.files.alone();
-        let mut check = Check { op, files: &self.files, known: BTreeMap::new(), report: Report::default() };
+        let mut check = Check {
+            op,
+            files: &self.files,
+            known: BTreeMap::new(),
+            lost: BTreeMap::new(),
+            broken: BTreeSet::new(),
+            problems: Vec::new(),
+            report: Report::default(),
+        };
         check.read_inodes()?;
         let all = u64_of(check.known.len());
         let inodes: Vec<Ino> = check.known.keys().copied().collect();
@@ -66,14 +89,68 @@ impl FileSystem {
         }
         check.look_at_names();
         check.look_at_strays()?;
+        check.tell();
         drop(gate);
         Ok(Some(check.report))
     }
 }
 
 impl Check<'_> {
-    fn problem(&mut self, what: String) {
-        self.report.problems.push(what);
+    fn problem(&mut self, of: impl Into<Option<Ino>>, what: impl Into<String>) {
+        self.problems.push((of.into(), what.into()));
+    }
+
+    /// The problems in words.
+    fn tell(&mut self) {
+        for (ino, Lost { why, .. }) in &self.lost {
+            let why = why.strip_prefix(&format!("{ino}: ")).unwrap_or(why);
+            self.problems.push((Some(*ino), why.to_owned()));
+        }
+        let problems = std::mem::take(&mut self.problems);
+        for (n, (of, what)) in problems.into_iter().enumerate() {
+            let path = of.filter(|_| n < PATHS_MAX).and_then(|ino| self.path(ino));
+            self.report.problems.push(match (path, of) {
+                (Some(path), Some(ino)) => format!("{path} ({ino}): {what}"),
+                (None, Some(ino)) => format!("{ino}: {what}"),
+                (_, None) => what,
+            });
+        }
+    }
+
+    /// A path of an inode. What of it is in a directory that cannot be read is a question mark.
+    fn path(&self, ino: Ino) -> Option<String> {
+        let (mut path, mut at, mut passed) = (String::new(), ino, BTreeSet::new());
+        while at != Ino::ROOT {
+            if !passed.insert(at) {
+                return None;
+            }
+            let (directory, name) = match (self.lost.get(&at), self.known.get(&at)) {
+                (Some(lost), _) => lost.name.clone()?,
+                (None, Some(known)) => {
+                    let directory = Ino(known.inode.head.parent);
+                    let name = self.name_in(directory, at);
+                    // Without a name nothing is known of where it was, unless that is what is damaged.
+                    (directory, name.or_else(|| self.broken.contains(&directory).then(|| b"?".to_vec()))?)
+                }
+                (None, None) => return None,
+            };
+            path = format!("/{}{path}", String::from_utf8_lossy(&name));
+            at = directory;
+        }
+        Some(if path.is_empty() { "/".to_owned() } else { path })
+    }
+
+    fn name_in(&self, directory: Ino, ino: Ino) -> Option<Vec<u8>> {
+        let directory = self.known.get(&directory).map(|known| &known.inode).filter(|inode| inode.is_directory())?;
+        let mut from = 0;
+        while from < HASH_END {
+            let (names, next) = self.op.names_or_damage(directory, from).ok()?;
+            if let Some(named) = names.unwrap_or_default().into_iter().find(|named| named.ino == ino) {
+                return Some(named.name);
+            }
+            from = next;
+        }
+        None
     }
 
     /// Each stored block of a list, by number.
@@ -94,8 +171,11 @@ impl Check<'_> {
                 Ok(Some(inode)) => {
                     self.known.insert(ino, Known { inode, names: 0, directories: 0, reached: false });
                 }
-                Ok(None) => self.problem(format!("{ino}: expected an inode, found zeros")),
-                Err(error) => self.problem(format!("{ino}: {error}")),
+                Ok(None) => self.problem(ino, "expected an inode, found zeros"),
+                Err(error) => {
+                    self.broken.insert(ino);
+                    self.lost.insert(ino, Lost { why: error.to_string(), name: None });
+                }
             }
         }
         self.report.inodes = u64_of(self.known.len());
@@ -105,7 +185,7 @@ impl Check<'_> {
     fn look_at(&mut self, ino: Ino) -> Result<()> {
         let inode = self.known[&ino].inode.clone();
         if let Err(error) = self.op.pairs(&inode) {
-            self.problem(format!("{ino}: {error}"));
+            self.problem(ino, error.to_string());
         }
         self.look_at_list(&inode)?;
         if inode.is_directory() {
@@ -123,10 +203,10 @@ impl Check<'_> {
         }
         let owner = self.owner(ListId(list))?;
         if owner != Some(inode.ino()) {
-            self.problem(format!("{}: expected list {list} to be its own, found the owner {owner:?}", inode.ino()));
+            self.problem(inode.ino(), format!("expected list {list} to be its own, found the owner {owner:?}"));
         }
         if self.files.volume(Which::Own(ListId(list))).is_err() {
-            self.problem(format!("{}: expected a list {list}, found none", inode.ino()));
+            self.problem(inode.ino(), format!("expected a list {list}, found none"));
         }
         Ok(())
     }
@@ -154,10 +234,16 @@ impl Check<'_> {
         let ino = directory.ino();
         let (mut from, mut entries, mut bytes, mut buckets) = (0, 0, 0, 0);
         while from < HASH_END {
-            let (names, next) = match self.op.names_from(directory, from) {
-                Ok(found) => found,
+            let (names, next) = match self.op.names_or_damage(directory, from) {
+                Ok((Ok(names), next)) => (names, next),
+                Ok((Err(error), next)) => {
+                    self.problem(ino, error.to_string());
+                    self.broken.insert(ino);
+                    (Vec::new(), next)
+                }
                 Err(error) => {
-                    self.problem(format!("directory {ino}: {error}"));
+                    self.problem(ino, error.to_string());
+                    self.broken.insert(ino);
                     return Ok(());
                 }
             };
@@ -166,21 +252,28 @@ impl Check<'_> {
                 entries += 1;
                 bytes += u64_of(named.bytes());
                 let name = String::from_utf8_lossy(&named.name).into_owned();
+                if let Some(lost) = self.lost.get_mut(&named.ino) {
+                    lost.name.get_or_insert((ino, named.name));
+                    if named.kind == Kind::Directory {
+                        self.known.get_mut(&ino).expect("looked at").directories += 1;
+                    }
+                    continue;
+                }
                 if self.files.hash(&named.name) != named.hash {
-                    self.problem(format!("{name} in directory {ino}: expected its hash, found another"));
+                    self.problem(ino, format!("{name} in it: expected its hash, found another"));
                 }
                 let Some(known) = self.known.get_mut(&named.ino) else {
-                    self.problem(format!("{name} in directory {ino}: expected {}, found none", named.ino));
+                    self.problem(ino, format!("{name} in it: expected {}, found none", named.ino));
                     continue;
                 };
                 known.names += 1;
                 let (kind, parent) = (known.inode.kind(), Ino(known.inode.head.parent));
                 if kind != named.kind {
-                    self.problem(format!("{name} in directory {ino}: expected a {:?}, found a {kind:?}", named.kind));
+                    self.problem(ino, format!("{name} in it: expected a {:?}, found a {kind:?}", named.kind));
                 }
                 if kind == Kind::Directory {
                     if parent != ino {
-                        self.problem(format!("{name} in directory {ino}: expected it as the parent, found {parent}"));
+                        self.problem(ino, format!("{name} in it: expected it as the parent, found {parent}"));
                     }
                     self.known.get_mut(&ino).expect("looked at").directories += 1;
                 }
@@ -190,11 +283,10 @@ impl Check<'_> {
         self.report.names += entries;
         let stored = self.blocks_of(directory)?;
         let counted = (directory.head.entries, directory.head.size, directory.head.blocks);
-        if counted != (entries, bytes, buckets) || stored != buckets {
-            self.problem(format!(
-                "directory {ino}: expected {counted:?} entries, bytes and buckets, found {:?}, {stored} blocks stored",
-                (entries, bytes, buckets)
-            ));
+        if !self.broken.contains(&ino) && (counted != (entries, bytes, buckets) || stored != buckets) {
+            let found = (entries, bytes, buckets);
+            let what = "entries, bytes and buckets";
+            self.problem(ino, format!("expected {counted:?} {what}, found {found:?}, {stored} blocks stored"));
         }
         Ok(())
     }
@@ -204,7 +296,7 @@ impl Check<'_> {
         let (ino, block) = (inode.ino(), u64::from(BLOCK));
         let stored = self.blocks_of(inode)?;
         if stored != inode.head.blocks {
-            self.problem(format!("{ino}: expected {} blocks, found {stored}", inode.head.blocks));
+            self.problem(ino, format!("expected {} blocks, found {stored}", inode.head.blocks));
         }
         // The end of the last block, and blocks behind it.
         let mut all = inode.clone();
@@ -214,9 +306,9 @@ impl Check<'_> {
             let stop = self.op.seek_content(&all, true, start)?.unwrap_or(all.head.size);
             let mut piece = vec![0; usize_of((stop - start).min(PIECE))];
             if let Err(error) = self.op.read_content(&all, start, &mut piece) {
-                self.problem(format!("{ino}: {error}"));
+                self.problem(ino, error.to_string());
             } else if piece.iter().any(|byte| *byte != 0) {
-                self.problem(format!("{ino}: expected zeros behind its {} bytes, found others", inode.head.size));
+                self.problem(ino, format!("expected zeros behind its {} bytes, found others", inode.head.size));
             }
             at = (start + PIECE).min(stop).next_multiple_of(block);
         }
@@ -228,8 +320,8 @@ impl Check<'_> {
         if let Some(root) = self.known.get_mut(&Ino::ROOT) {
             root.names += 1;
             root.reached = true;
-        } else {
-            self.problem("expected a root, found none".to_owned());
+        } else if !self.lost.contains_key(&Ino::ROOT) {
+            self.problem(None, "expected a root, found none");
         }
         // Towards the root; what leads in a circle is not reached.
         let directories: Vec<Ino> =
@@ -238,6 +330,7 @@ impl Check<'_> {
             let (mut way, mut at) = (Vec::new(), ino);
             let reached = loop {
                 match self.known.get(&at) {
+                    _ if self.broken.contains(&at) => break true,
                     Some(known) if known.reached => break true,
                     Some(known) if way.len() <= self.known.len() => {
                         way.push(at);
@@ -253,19 +346,24 @@ impl Check<'_> {
         let mut problems = Vec::new();
         for (ino, known) in &self.known {
             let head = &known.inode.head;
+            // Names of it may be in what cannot be read, or of what is in it.
+            let hidden = [head.number, head.parent].into_iter().any(|ino| self.broken.contains(&Ino(ino)));
+            if hidden && head.links > 0 {
+                continue;
+            }
             let expected = match known.inode.is_directory() {
                 true if head.links == 0 => 0,
                 true => 2 + known.directories,
                 false => known.names,
             };
             if head.links != expected {
-                problems.push(format!("{ino}: expected {} links, found {expected}", head.links));
+                problems.push((Some(*ino), format!("expected {} links, found {expected}", head.links)));
             }
             if known.inode.is_directory() && head.links > 0 && (known.names != 1 || !known.reached) {
-                problems.push(format!("directory {ino}: expected one name in a tree, found {}", known.names));
+                problems.push((Some(*ino), format!("expected one name in a tree, found {}", known.names)));
             }
         }
-        self.report.problems.append(&mut problems);
+        self.problems.append(&mut problems);
     }
 
     /// Conditions 1 and 5: what belongs to nothing.
@@ -274,13 +372,13 @@ impl Check<'_> {
         self.report.orphans = u64_of(orphans.len());
         for orphan in &orphans {
             if self.known.get(&Ino(*orphan)).is_some_and(|known| known.inode.head.links > 0) {
-                self.problem(format!("{}: expected no name, since it is listed as one without", Ino(*orphan)));
+                self.problem(Ino(*orphan), "expected no name, since it is listed as one without");
             }
         }
         let nameless = self.known.iter().filter(|(_, known)| known.inode.head.links == 0).map(|(ino, _)| *ino);
         let lost: Vec<Ino> = nameless.filter(|ino| orphans.binary_search(&ino.0).is_err()).collect();
         for ino in lost {
-            self.problem(format!("{ino}: expected a name, or to be listed as one without"));
+            self.problem(ino, "expected a name, or to be listed as one without");
         }
         let share = SHARE * u64::from(BLOCK);
         let mut at = 0;
@@ -288,9 +386,10 @@ impl Check<'_> {
             let ino = Ino(start / share);
             let behind = start % share >= share / 2;
             match self.known.get(&ino) {
-                None => self.problem(format!("{ino}: expected none, found content")),
+                None if self.lost.contains_key(&ino) => {}
+                None => self.problem(ino, "expected none, found content"),
                 Some(known) if behind && usize_of(known.inode.head.attributes.into()) <= BEHIND => {
-                    self.problem(format!("{ino}: expected no blocks of extended attributes, found some"));
+                    self.problem(ino, "expected no blocks of extended attributes, found some");
                 }
                 Some(_) => {}
             }
@@ -300,13 +399,17 @@ impl Check<'_> {
             let list = ListId(u32::try_from(list).unwrap_or(u32::MAX));
             let owner = self.owner(list)?;
             let known = owner.and_then(|owner| self.known.get(&owner));
-            if known.is_none_or(|known| known.inode.head.list != list.0) {
-                self.problem(format!("list {}: expected its owner {owner:?} to have it", list.0));
+            let lost = owner.is_some_and(|owner| self.lost.contains_key(&owner));
+            if !lost && known.is_none_or(|known| known.inode.head.list != list.0) {
+                self.problem(
+                    owner,
+                    format!("expected list {} to be its own, as the list's owner, found another", list.0),
+                );
             }
         }
         let beyond = self.files.inodes_max() * u64::from(INODE_BLOCK);
         if self.op.seek(Which::Inodes, false, beyond..u64::MAX)?.is_some() {
-            self.problem("expected no inode with so large a number".to_owned());
+            self.problem(None, "expected no inode with so large a number");
         }
         Ok(())
     }

@@ -116,7 +116,8 @@ impl<'a> Op<'a> {
             }
         }
         if whole.start < whole.end {
-            inode.head.blocks -= self.stored_blocks(inode, whole.clone())?;
+            let gone = self.stored_blocks(inode, whole.clone())?;
+            inode.head.blocks = inode.head.blocks.saturating_sub(gone);
             for Part { which, offset, range } in parts(&inode.head, whole) {
                 self.discard(which, offset..offset + (range.end - range.start));
             }

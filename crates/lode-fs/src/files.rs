@@ -6,11 +6,12 @@ use crate::inodes::Inode;
 use crate::locks::Locks;
 use crate::numbers::Numbers;
 use crate::op::{Op, Seen};
+use crate::promise::Promises;
 use crate::snapshots::Snapshots;
 use crate::transaction::Transactions;
 use crate::types::{Caller, Ino, Kind, Statistics, Time, Which};
 use crate::view::{Of, View};
-use lode::{Disk, ListId, Reservation, Survive, Unit, Volume, VolumeOptions};
+use lode::{Disk, ListId, Survive, Volume, VolumeOptions};
 use parking_lot::{Mutex, RwLock};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -19,8 +20,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// By this name the first list is found.
 const NAME: &str = "inodes";
-/// Space for so many blocks is held for operations that give space back.
-pub(crate) const RESERVED: u64 = 64;
 /// Handles of so many lists are kept.
 const HANDLES_MAX: usize = 1024;
 
@@ -36,7 +35,7 @@ pub(crate) struct Files {
     numbers: Mutex<Numbers>,
     /// Empty lists that are nobody's.
     spare: Mutex<Vec<ListId>>,
-    reserve: Mutex<Option<Reservation>>,
+    pub promises: Promises,
     pub locks: Locks,
     /// Held by whoever changes anything; a transaction that commits holds it alone.
     pub gate: RwLock<()>,
@@ -46,6 +45,8 @@ pub(crate) struct Files {
     pub moves: Mutex<()>,
     /// How often each inode was handed out to somebody who has not let go of it.
     pub held: Mutex<HashMap<Ino, u64>>,
+    /// Directories of which something was found that cannot be read, and what.
+    pub damaged: Mutex<HashMap<Ino, String>>,
     pub transactions: Transactions,
     pub snapshots: Snapshots,
 }
@@ -106,6 +107,12 @@ impl FileSystem {
         if Self::is_on(disk)? {
             return Err(Error::new(ErrorKind::Exists, "the disk has a file system already"));
         }
+        if let Some(inodes) = disk.file_list_named(NAME)?
+            && inodes.next_stored(u64::from(INODE_BLOCK)..u64::MAX)?.is_some()
+        {
+            let what = "the disk has inodes: expected a superblock in front of them, found none";
+            return Err(Error::new(ErrorKind::Damaged, what));
+        }
         // What one that was not made to the end has left.
         for list in disk.file_lists() {
             disk.delete_file_list(list)?;
@@ -143,7 +150,12 @@ impl FileSystem {
         let none = || Error::new(ErrorKind::NotOurs, "the disk has no file system: `lode fs make` makes one");
         let inodes = disk.file_list_named(NAME)?.ok_or_else(none)?;
         let head = read_super(&inodes)?.ok_or_else(none)?;
-        let list = |number| disk.file_list(ListId(number));
+        let list = |number| {
+            disk.file_list(ListId(number)).map_err(|error| match error.kind() {
+                lode::ErrorKind::NotFound => Error::damaged("the superblock", format!("a list {number}: {error}")),
+                _ => error.into(),
+            })
+        };
         let lists = [inodes, list(head.content)?, list(head.orphans)?, list(head.owners)?];
         let files = Arc::new(Files::new(disk, head.key, lists));
         let found = FileSystem { files };
@@ -180,12 +192,9 @@ impl FileSystem {
         let info = self.files.disk.info()?;
         // An inode, its name, and the charge of both.
         let inodes = |bytes: u64| (bytes / 512).min(self.files.inodes_max());
-        Ok(Statistics {
-            bytes: info.usable,
-            free: info.free,
-            inodes: inodes(info.usable),
-            free_inodes: inodes(info.free),
-        })
+        let (held, taken) = self.held();
+        let free = info.free.saturating_add(taken);
+        Ok(Statistics { bytes: info.usable, free, held, inodes: inodes(info.usable), free_inodes: inodes(free) })
     }
 }
 
@@ -201,12 +210,13 @@ impl Files {
             own: Mutex::default(),
             numbers: Mutex::new(Numbers::new()),
             spare: Mutex::default(),
-            reserve: Mutex::default(),
+            promises: Promises::default(),
             locks: Locks::new(),
             gate: RwLock::new(()),
             commits: AtomicU64::new(0),
             moves: Mutex::new(()),
             held: Mutex::default(),
+            damaged: Mutex::default(),
             transactions: Transactions::default(),
             snapshots: Snapshots::default(),
         };
@@ -245,7 +255,10 @@ impl Files {
         if let Some(volume) = own.get(&list) {
             return Ok(volume.clone());
         }
-        let volume = self.disk.file_list(list)?;
+        let volume = self.disk.file_list(list).map_err(|error| match error.kind() {
+            lode::ErrorKind::NotFound => Error::damaged(format!("list {}", list.0), "it to be there, as a file says"),
+            _ => error.into(),
+        })?;
         if own.len() >= HANDLES_MAX {
             own.clear();
         }
@@ -307,7 +320,8 @@ impl Files {
         if let Some(list) = self.spare.lock().pop() {
             return Ok(list);
         }
-        Ok(self.disk.create_file_list("", &list_options(&self.disk, BLOCK))?.list())
+        let make = || self.disk.create_file_list("", &list_options(&self.disk, BLOCK)).map(|volume| volume.list());
+        Ok(self.lending(make)?)
     }
 
     pub fn give_back_lists(&self, lists: &[ListId]) {
@@ -324,53 +338,6 @@ impl Files {
         }
     }
 
-    /// Holds space again for operations that give some back: as much as there is.
-    pub fn fill_reserve(&self) {
-        let mut reserve = self.reserve.lock();
-        let held = reserve.as_ref().map_or(0, Reservation::blocks);
-        if held >= RESERVED / 2 {
-            return;
-        }
-        // The disk may be tiny.
-        let usable = self.disk.info().map_or(0, |info| info.usable);
-        let mut missing = RESERVED.min(usable / 64 / u64::from(BLOCK)).max(8).saturating_sub(held);
-        while missing > 0 {
-            let filled = match reserve.as_mut() {
-                Some(reserve) => reserve.grow(missing),
-                None => self.disk.reserve(missing, BLOCK).map(|new| *reserve = Some(new)),
-            };
-            match filled {
-                Ok(()) => return,
-                Err(_) => missing /= 2,
-            }
-        }
-    }
-
-    /// How many blocks are held for operations that give space back.
-    pub fn held_blocks(&self) -> u64 {
-        self.reserve.lock().as_ref().map_or(0, Reservation::blocks)
-    }
-
-    /// Gives a unit what is held for so many blocks, but for `but`. Whether there was as much.
-    pub fn draw_on_reserve(&self, unit: &mut Unit, blocks: u64, but: u64) -> Result<bool> {
-        let mut reserve = self.reserve.lock();
-        let Some(reserve) = reserve.as_mut().filter(|reserve| reserve.blocks() >= blocks + but) else {
-            return Ok(false);
-        };
-        unit.draw_on(reserve, blocks)?;
-        Ok(true)
-    }
-
-    /// Gives a unit space for so many blocks: from what is free, else from what is held for operations that give space
-    /// back. `Full`: nothing was given.
-    pub fn room_for(&self, unit: &mut Unit, blocks: u64) -> Result<()> {
-        match self.disk.reserve(blocks, BLOCK) {
-            Ok(mut space) => Ok(unit.draw_on(&mut space, blocks)?),
-            Err(error) if error.kind() == lode::ErrorKind::Full && self.draw_on_reserve(unit, blocks, 0)? => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
     /// What an opening has to finish.
     fn take_up(&self, now: Time) -> Result<()> {
         self.numbers.lock().begin_at(&self.inodes)?;
@@ -379,7 +346,11 @@ impl Files {
         let mut at = 0;
         while let Some(orphan) = self.orphans.next_stored(at..u64::MAX)? {
             let ino = Ino(orphan / u64::from(SMALL_BLOCK));
-            self.reap(ino, now)?;
+            match self.reap(ino, now) {
+                // It is left as it is.
+                Err(error) if error.kind() == ErrorKind::Damaged => {}
+                reaped => reaped?,
+            }
             at = orphan + u64::from(SMALL_BLOCK);
         }
         let roots = [&self.inodes, &self.content, &self.orphans, &self.owners].map(Volume::list);

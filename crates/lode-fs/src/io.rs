@@ -48,8 +48,11 @@ impl View {
     pub fn read_link(&self, ino: Ino) -> Result<Vec<u8>> {
         self.look(&[ino], |op| {
             let inode = op.inode(ino)?;
-            if inode.kind() != Kind::Link || inode.head.size > u64_of(BLOCK_LEN) {
+            if inode.kind() != Kind::Link {
                 return Err(Error::new(ErrorKind::Invalid, "not a symbolic link"));
+            }
+            if inode.head.size > u64_of(BLOCK_LEN) {
+                return Err(Error::damaged(ino, format!("a target of a block, found {} bytes", inode.head.size)));
             }
             let mut target = vec![0; usize_of(inode.head.size)];
             op.read_content(&inode, 0, &mut target)?;

@@ -18,6 +18,7 @@ mod names;
 mod nested;
 mod numbers;
 mod op;
+mod promise;
 mod snapshots;
 mod transaction;
 mod tree;

@@ -167,15 +167,23 @@ impl Op<'_> {
 
     /// The bucket that a hash leads to.
     fn bucket_of(&self, directory: &Inode, hash: u64) -> Result<Bucket> {
+        self.bucket_at(directory, hash)?.1
+    }
+
+    /// The same; if it is damaged, which it is.
+    fn bucket_at(&self, directory: &Inode, hash: u64) -> Result<(u64, Result<Bucket>)> {
         let deepest = directory.head.depth.min(HASH_BITS);
         // Buckets are two thirds full, on an average.
         let guess = (directory.head.size / u64_of(SPLIT * 2 / 3)).max(1).ilog2().min(deepest);
         for step in 0..=deepest {
             for depth in [guess.checked_sub(step), Some(guess + step).filter(|_| step > 0)].into_iter().flatten() {
-                if depth <= deepest
-                    && let Some(bucket) = self.bucket(directory, node_at(hash, depth))?
-                {
-                    return Ok(bucket);
+                let node = node_at(hash, depth);
+                match if depth <= deepest { self.bucket(directory, node) } else { Ok(None) } {
+                    Ok(None) => {}
+                    Ok(Some(bucket)) => return Ok((node, Ok(bucket))),
+                    // Where something is stored no other bucket is on the way.
+                    Err(error) if error.kind() == ErrorKind::Damaged => return Ok((node, Err(error))),
+                    Err(error) => return Err(error),
                 }
             }
         }
@@ -263,8 +271,9 @@ impl Op<'_> {
         };
         self.note_name(directory.ino(), name);
         let gone = bucket.entries.remove(at);
-        directory.head.entries -= 1;
-        directory.head.size -= u64_of(gone.bytes());
+        // They may be damaged.
+        directory.head.entries = directory.head.entries.saturating_sub(1);
+        directory.head.size = directory.head.size.saturating_sub(u64_of(gone.bytes()));
         while bucket.node > 1
             && bucket.bytes() < JOIN
             && let Some(mut other) = self.bucket(directory, bucket.node ^ 1)?
@@ -272,7 +281,7 @@ impl Op<'_> {
         {
             self.drop_bucket(directory, bucket.node);
             self.drop_bucket(directory, other.node);
-            directory.head.blocks -= 1;
+            directory.head.blocks = directory.head.blocks.saturating_sub(1);
             let (mut entries, behind) = if bucket.node < other.node {
                 (bucket.entries, std::mem::take(&mut other.entries))
             } else {
@@ -299,11 +308,19 @@ impl Op<'_> {
 
     /// The names of one bucket with hashes from `from` on, and from where on to go on.
     pub fn names_from(&self, directory: &Inode, from: u64) -> Result<(Vec<Named>, u64)> {
-        let bucket = self.bucket_of(directory, from)?;
-        let next = behind(bucket.node);
-        let first = bucket.entries.partition_point(|entry| entry.hash < from);
-        let mut entries = bucket.entries;
-        Ok((entries.split_off(first), next))
+        let (names, next) = self.names_or_damage(directory, from)?;
+        Ok((names?, next))
+    }
+
+    /// The same; of a bucket that is damaged its damage, and where behind it to go on.
+    pub fn names_or_damage(&self, directory: &Inode, from: u64) -> Result<(Result<Vec<Named>>, u64)> {
+        let (node, bucket) = self.bucket_at(directory, from)?;
+        let names = bucket.map(|bucket| {
+            let first = bucket.entries.partition_point(|entry| entry.hash < from);
+            let mut entries = bucket.entries;
+            entries.split_off(first)
+        });
+        Ok((names, behind(node)))
     }
 
     /// All names.

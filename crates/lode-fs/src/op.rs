@@ -11,9 +11,10 @@
 //! * O2 numbers and lists that were taken for an operation that fails are given back.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::{Files, RESERVED};
+use crate::files::Files;
 use crate::format::{BLOCK, BLOCK_LEN, INODE_BLOCK, SMALL_BLOCK};
 use crate::locks::Locked;
+use crate::promise::FREEING;
 use crate::transaction::{Guard, ReadSet, Txn};
 use crate::types::{Ino, Which};
 use lode::{ListId, Lsn, Unit, Volume};
@@ -262,10 +263,11 @@ impl<'a> Op<'a> {
     fn finish_now(&self) -> Result<Lsn> {
         let mut unit = self.files.disk.begin()?;
         match self.write_into(&mut unit) {
-            Err(error) if error.kind() == ErrorKind::Full && self.frees => {
+            Err(error) if error.kind() == ErrorKind::Full => {
                 unit = self.files.disk.begin()?;
-                self.files.draw_on_reserve(&mut unit, self.blocks().min(self.files.held_blocks()), 0)?;
+                let from = self.files.draw(&mut unit, self.blocks(), self.frees.then_some(0), error)?;
                 self.write_into(&mut unit)?;
+                self.files.put_back(&mut unit, from)?;
             }
             other => other?,
         }
@@ -273,28 +275,32 @@ impl<'a> Op<'a> {
         if self.frees {
             self.files.fill_reserve();
         }
+        self.files.fill_hold();
         Ok(lsn)
+    }
+
+    /// At most so many blocks are written.
+    fn blocks(&self) -> u64 {
+        u64_of(self.staged.len()) + self.steps.iter().map(Step::blocks).sum::<u64>()
     }
 
     /// Space for all of it is promised first, so that the transaction has all of the operation or nothing.
     fn finish_within(&mut self, txn: &Txn, unit: &mut Unit) -> Result<Lsn> {
         let blocks = self.blocks();
         match self.files.disk.reserve(blocks, BLOCK) {
-            Ok(mut space) => unit.draw_on(&mut space, blocks)?,
-            Err(error) => {
-                // It gives back nothing before its commit: half of what is held is left for others.
-                let held = error.kind() == lode::ErrorKind::Full && self.frees;
-                if !(held && self.files.draw_on_reserve(unit, blocks, RESERVED / 2)?) {
-                    return Err(error.into());
-                }
+            Ok(mut space) => {
+                unit.draw_on(&mut space, blocks)?;
+                self.write_promised(txn, unit)?;
+                unit.put_back(&mut space)?;
             }
+            Err(error) if error.kind() == lode::ErrorKind::Full => {
+                // It gives back nothing before its commit: half of what is held for removals is left for others.
+                let from = self.files.draw(unit, blocks, self.frees.then_some(FREEING / 2), error.into())?;
+                self.write_promised(txn, unit)?;
+                self.files.put_back(unit, from)?;
+            }
+            Err(error) => return Err(error.into()),
         }
-        let mut begun = false;
-        self.write_noting(unit, &mut begun).inspect_err(|_| {
-            if begun || unit.is_broken() {
-                txn.spoil();
-            }
-        })?;
         let mut state = txn.state.lock();
         let inodes = self.staged.iter().filter(|(which, ..)| *which == Which::Inodes);
         state.changed.extend(inodes.map(|(_, ino, _)| Ino(*ino)));
@@ -306,9 +312,14 @@ impl<'a> Op<'a> {
         Ok(self.files.disk.position())
     }
 
-    /// At most so many blocks are written.
-    fn blocks(&self) -> u64 {
-        u64_of(self.staged.len()) + self.steps.iter().map(Step::blocks).sum::<u64>()
+    /// Within a transaction. What fails with a part of it done must never count.
+    fn write_promised(&self, txn: &Txn, unit: &mut Unit) -> Result<()> {
+        let mut begun = false;
+        let done = self.write_noting(unit, &mut begun);
+        if done.is_err() && (begun || unit.is_broken()) {
+            txn.spoil();
+        }
+        done
     }
 
     fn write_into(&self, unit: &mut Unit) -> Result<()> {

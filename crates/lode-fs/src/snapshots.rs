@@ -59,7 +59,8 @@ impl FileSystem {
         let label = UnitLabel { label, made: now.0.max(0).cast_unsigned(), ..UnitLabel::default() };
         let options = UnitOptions { view: UnitView::Frozen, conflicts: UnitConflicts::Allowed };
         // The label is the disk's to give once.
-        let mut unit = self.files.disk.begin_labelled(&label, &options).map_err(|error| match error.kind() {
+        let begin = || self.files.disk.begin_labelled(&label, &options);
+        let mut unit = self.files.lending(begin).map_err(|error| match error.kind() {
             lode::ErrorKind::Exists => {
                 Error::new(ErrorKind::Exists, format!("there is a snapshot of the files named {name} already"))
             }

@@ -256,7 +256,8 @@ impl FileSystem {
         // Nobody is in the middle of an operation: numbers that are freed from now on wait for its end.
         let _gate = self.files.gate.write();
         let options = UnitOptions { view: UnitView::Frozen, conflicts: UnitConflicts::Allowed };
-        let unit = self.files.disk.begin_labelled(&self.files.new_label(now), &options)?;
+        let begin = || self.files.disk.begin_labelled(&self.files.new_label(now), &options);
+        let unit = self.files.lending(begin)?;
         let number = self.files.transactions.next_number();
         Ok(Transaction::of(&self.files, Arc::new(Txn::new(number, conflicts, now, unit, None))))
     }
@@ -381,7 +382,11 @@ impl Files {
             let number = self.transactions.next_number();
             let begun = Time(i64::try_from(info.made).unwrap_or(i64::MAX));
             let txn = Txn::new(number, Conflicts::Changed, begun, unit, None);
-            self.rebuild(&txn)?;
+            match self.rebuild(&txn) {
+                // It is kept, and left alone.
+                Err(error) if error.kind() == ErrorKind::Damaged => continue,
+                rebuilt => rebuilt?,
+            }
             let mut state = txn.state.lock();
             state.name = Some(name);
             self.keep_numbers(state.made.iter().copied());

@@ -188,8 +188,9 @@ impl View {
             op.remove_name(&mut parent, name)?;
             parent.turn_entries(now);
             op.put_inode(&parent);
-            let inode = op.inode(ino)?;
-            op.lose_name(self, inode, now)?;
+            if let Some(inode) = op.sound(ino)? {
+                op.lose_name(self, inode, now)?;
+            }
             op.frees = true;
             return op.finish().map(drop);
         }
@@ -206,12 +207,15 @@ impl View {
             let Named { ino, .. } = self.peek(directory, name)?;
             let mut op = self.change(&[directory, ino]);
             let mut parent = op.inode(directory)?.directory()?;
-            if op.named(&parent, name)?.ino != ino {
+            let found = op.named(&parent, name)?;
+            if found.ino != ino {
                 continue;
             }
-            let inode = op.inode(ino)?.directory()?;
+            if found.kind != Kind::Directory {
+                return Err(Error::new(ErrorKind::NotDirectory, "not a directory"));
+            }
             op.remove_name(&mut parent, name)?;
-            op.lose_directory(self, &mut parent, inode, now)?;
+            op.lose_named_directory(self, &mut parent, ino, now)?;
             parent.turn_entries(now);
             op.put_inode(&parent);
             op.frees = true;
@@ -220,8 +224,52 @@ impl View {
     }
 
     /// Calls `tell` for entries of a directory from a place on (0: from the beginning; [`Entry::next`] of the last one),
-    /// until there are no more or it says no. What is there all the time is told once.
+    /// until there are no more or it says no. What is there all the time is told once. There are no more when nothing is
+    /// told: only then `Damaged` says that some of it cannot be read, and all the rest was told.
     pub fn list(&self, directory: Ino, from: u64, tell: &mut dyn FnMut(&Entry) -> bool) -> Result<()> {
+        match self.list_on(directory, from, tell) {
+            Err((_, true)) => Ok(()),
+            done => done.map_err(|(error, _)| error),
+        }
+    }
+
+    /// All entries of a directory, as [`View::list`] tells them from the beginning. `Damaged`: some of it cannot be read; all
+    /// the rest was told.
+    pub fn list_whole(&self, directory: Ino, tell: &mut dyn FnMut(&Entry)) -> Result<()> {
+        let mut tell = |entry: &Entry| {
+            tell(entry);
+            true
+        };
+        self.list_on(directory, 0, &mut tell).map_err(|(error, _)| error)
+    }
+
+    /// What a name means, also if what it means is damaged, or not there. `NotFound`: the name is not there.
+    pub fn entry(&self, directory: Ino, name: &[u8]) -> Result<Entry> {
+        check_name(name)?;
+        let named = self.peek(directory, name)?;
+        let next = named.hash + 1;
+        Ok(named.into_entry(next))
+    }
+
+    /// An error, and whether something was told before.
+    fn list_on(
+        &self,
+        directory: Ino,
+        from: u64,
+        tell: &mut dyn FnMut(&Entry) -> bool,
+    ) -> std::result::Result<(), (Error, bool)> {
+        let mut told = false;
+        let mut tell = |entry: &Entry| {
+            told = true;
+            tell(entry)
+        };
+        self.list_all(directory, from, &mut tell).map_err(|error| (error, told))
+    }
+
+    fn list_all(&self, directory: Ino, from: u64, tell: &mut dyn FnMut(&Entry) -> bool) -> Result<()> {
+        if from == 0 {
+            self.files.damaged.lock().remove(&directory);
+        }
         let parent = self.look(&[directory], |op| Ok(Ino(op.inode(directory)?.directory()?.head.parent)))?;
         for (place, name, ino) in [(0, &b"."[..], directory), (1, &b".."[..], parent)] {
             let entry = Entry { name: name.to_vec(), ino, kind: Kind::Directory, next: place + 1 };
@@ -237,8 +285,15 @@ impl View {
                 });
                 let directory = op.inode(directory)?.directory()?;
                 // One that has lost its name shows none.
-                if directory.head.links == 0 { Ok((Vec::new(), HASH_END)) } else { op.names_from(&directory, from) }
+                if directory.head.links == 0 {
+                    return Ok((Ok(Vec::new()), HASH_END));
+                }
+                op.names_or_damage(&directory, from)
             })?;
+            let names = names.unwrap_or_else(|damage| {
+                self.files.damaged.lock().insert(directory, damage.to_string());
+                Vec::new()
+            });
             let mut names = names.into_iter().peekable();
             while let Some(named) = names.next() {
                 // Of names with the same hash, all but the last say that it goes on with them.
@@ -250,7 +305,10 @@ impl View {
             }
             from = next;
         }
-        Ok(())
+        match self.files.damaged.lock().get(&directory) {
+            Some(damage) => Err(Error::new(ErrorKind::Damaged, damage.clone())),
+            None => Ok(()),
+        }
     }
 
     /// Moves a name. What has the new one loses it, if `how` says so; the two may be one inode: then nothing happens.
@@ -415,10 +473,9 @@ impl Rename<'_> {
             None => op.insert_name(self.into(), new_name, source.ino, source.kind)?,
             Some(target) => {
                 op.replace_name(self.into(), new_name, source.ino, source.kind)?;
-                let gone = op.inode(target.ino)?;
-                if gone.is_directory() {
-                    op.lose_directory(view, self.into(), gone, now)?;
-                } else {
+                if target.kind == Kind::Directory {
+                    op.lose_named_directory(view, self.into(), target.ino, now)?;
+                } else if let Some(gone) = op.sound(target.ino)? {
                     op.lose_name(view, gone, now)?;
                 }
             }
@@ -444,12 +501,29 @@ impl Op<'_> {
         self.unname(view, inode, now)
     }
 
+    /// An inode that loses a name: none if it is damaged, or not there. It is left as it is, the name goes.
+    fn sound(&self, ino: Ino) -> Result<Option<Inode>> {
+        match self.inode(ino) {
+            Err(error) if matches!(error.kind(), ErrorKind::Damaged | ErrorKind::NotFound) => Ok(None),
+            found => Ok(Some(found?)),
+        }
+    }
+
+    /// What is said to be a directory loses its name.
+    fn lose_named_directory(&mut self, view: &View, parent: &mut Inode, ino: Ino, now: Time) -> Result<()> {
+        if let Some(inode) = self.sound(ino)? {
+            return self.lose_directory(view, parent, inode.directory()?, now);
+        }
+        parent.head.links = parent.head.links.saturating_sub(1);
+        Ok(())
+    }
+
     /// A directory loses its name: it must have no entries.
     fn lose_directory(&mut self, view: &View, parent: &mut Inode, mut inode: Inode, now: Time) -> Result<()> {
         if inode.head.entries > 0 {
             return Err(Error::new(ErrorKind::NotEmpty, "the directory has entries"));
         }
-        parent.head.links -= 1;
+        parent.head.links = parent.head.links.saturating_sub(1);
         inode.head.links = 0;
         inode.turn(now);
         self.unname(view, inode, now)

@@ -190,8 +190,10 @@ pub enum Allocation {
 pub struct Statistics {
     /// Bytes that there could be.
     pub bytes: u64,
-    /// Bytes that are free.
+    /// Bytes that are free for files.
     pub free: u64,
+    /// Bytes of files among them that volumes on the same disk do not get.
+    pub held: u64,
     /// Inodes that there could be, with the space that there is.
     pub inodes: u64,
     /// How many more there could be.

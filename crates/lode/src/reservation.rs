@@ -41,6 +41,15 @@ impl Reservation {
         Ok(())
     }
 
+    /// Gives back all but so many blocks.
+    pub fn shrink(&mut self, blocks: u64) {
+        let mut over = self.space;
+        let kept = space_of(blocks.min(over.blocks), self.block_bytes);
+        over -= kept;
+        self.space = kept;
+        self.disk.core.lock().reserved -= over;
+    }
+
     /// How many blocks it is still good for.
     pub fn blocks(&self) -> u64 {
         self.space.blocks
@@ -72,6 +81,22 @@ impl Unit {
         }
         reservation.space -= space;
         self.prepay(space);
+        Ok(())
+    }
+
+    /// Puts what it has drawn and not used into a reservation; what makes no whole block there goes back to the disk. So a
+    /// unit that lives long holds no more than it has written. `InvalidArgument`: the reservation is of another disk.
+    pub fn put_back(&mut self, reservation: &mut Reservation) -> Result<()> {
+        if !self.is_of(&reservation.disk) {
+            return Err(Error::new(ErrorKind::InvalidArgument, "a reservation of another disk than the unit's"));
+        }
+        let mut core = reservation.disk.core.lock();
+        let mut space = reservation.space;
+        space += self.take_prepaid();
+        let blocks = space.blocks.min(space.bytes / space_of(1, reservation.block_bytes).bytes);
+        reservation.space = space_of(blocks, reservation.block_bytes);
+        space -= reservation.space;
+        core.reserved -= space;
         Ok(())
     }
 }

@@ -227,6 +227,11 @@ impl Unit {
         self.prepaid += space;
     }
 
+    /// What of that it has not used.
+    pub(crate) fn take_prepaid(&mut self) -> Reserved {
+        std::mem::take(&mut self.prepaid)
+    }
+
     fn accept(&mut self, promise: Promise) {
         self.reserved += promise.space;
         self.prepaid -= promise.prepaid;

@@ -29,7 +29,7 @@ Examples:
   lode mount disk.lode /mnt
   lode mount disk.lode /mnt --allow-other -o relaxed
   lode mount disk.lode /mnt --foreground
-  lode mount disk.lode /mnt --socket /tmp/lode.sock
+  lode mount disk.lode /mnt --socket /tmp/lode.sock -o hold=8GiB
   umount /mnt
 
 Strict is the order if nothing else is asked for: what survives a crash is a prefix of what programs
@@ -53,6 +53,14 @@ Programs that set user ids, and devices, are not honoured unless -o suid and -o 
 
 With --socket or --listen the same process serves the volumes of the disk over NBD, as `lode serve`
 does, until it is unmounted. What the file system keeps its files in is no volume, and not served.
+
+With -o hold=SIZE the last SIZE of the free space is for files: volumes on the same disk are refused
+before they take of it. Files take of it when nothing else is left, and what they took is held again
+once there is space. It ends with the mount. What is free for files, df tells.
+
+By mount(8) and in /etc/fstab, once `make install` has put mount.fuse.lode into /sbin:
+  mount -t fuse.lode disk.lode /mnt -o relaxed
+  /srv/disk.lode /mnt fuse.lode allow_other,hold=8GiB,nofail 0 0
 
 Other commands work on the disk while it is mounted: they find it by the socket disk.lode.control.";
 
@@ -124,6 +132,9 @@ pub fn run(mut arguments: Arguments) -> Result<Code> {
     image::closing(opened, |disk| {
         space::log(&arguments.disk, disk);
         let fs = FileSystem::open(disk, time())?;
+        if options.hold > 0 && !options.mount.read_only {
+            fs.hold_space(options.hold)?;
+        }
         let took = started.elapsed();
         let shelf = Arc::new(Shelf::default());
         // Whatever may be refused is asked for before it is mounted.

@@ -286,3 +286,29 @@ fn after_kill_9_it_is_unmounted_if_that_was_asked_for_and_mounts_again_in_any_ca
     assert_eq!(fs::read_to_string(bench.at.join("strict")).unwrap(), "strict");
     bench.unmount();
 }
+
+#[test]
+fn what_is_held_for_files_df_tells_and_volumes_do_not_get() {
+    let bench = Bench::new("128MiB");
+    assert!(bad(lode(&["mount"]).arg(&bench.disk).arg(&bench.at).args(["-o", "hold=1TiB"]), 5).contains("to be held"));
+    assert!(!bench.is_mounted());
+    let free = || {
+        let found = good(tool("df", "coreutils").args(["-B1", "--output=avail"]).arg(&bench.at));
+        let others = json(lode(&["info", "--json"]).arg(&bench.disk))["free"].as_u64().unwrap();
+        (found.lines().last().unwrap().trim().parse::<u64>().unwrap(), others)
+    };
+    bench.mount(&[]);
+    let (all, others) = free();
+    assert!(all <= others);
+    bench.unmount();
+    bench.mount(&["-o", "hold=32MiB"]);
+    let (held, others) = free();
+    assert!(held.abs_diff(all) < 1 << 20 && others + (32 << 20) < all, "{all}: {held} for files, {others} for others");
+    // More than others get, less than there is.
+    let too_much = bench.scratch.path("file");
+    fs::write(&too_much, vec![7; usize::try_from(others).unwrap() + (1 << 20)]).unwrap();
+    bad(lode(&["import"]).arg(&bench.disk).arg("more").arg(&too_much), 5);
+    fs::copy(&too_much, bench.at.join("copy")).unwrap();
+    same(&too_much, &bench.at.join("copy"));
+    bench.unmount();
+}

@@ -1,8 +1,11 @@
 //! The file system from outside.
 #![allow(clippy::unwrap_used)]
 
+mod damage;
+mod limits;
 mod nested;
-mod snapshots;
+mod promise;
 mod released;
+mod snapshots;
 mod transactions;
 mod tree;

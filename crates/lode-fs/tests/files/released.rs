@@ -14,7 +14,7 @@ fn held(view: &View, count: u64, times: u64) -> Vec<Ino> {
         let ino = at(view, &name).unwrap();
         // Whatever making and looking for it has counted is let go of.
         view.release(ino, u64::MAX, NOW).unwrap();
-        (0..times).for_each(|_| drop(view.hold(ino).unwrap()));
+        (0..times).for_each(|_| assert_eq!(view.hold(ino).unwrap().ino, ino));
         ino
     };
     names.map(hold).collect()
@@ -41,6 +41,7 @@ fn many_that_nobody_holds_any_more_go_in_a_few_units_and_those_with_names_or_hol
     assert!(all[140..150].iter().all(|ino| view.attributes(*ino).is_err()));
     // Nothing is left for the next opening to do, and nothing twice.
     view.release_all(&release, LATER).unwrap();
+    fs.sync().unwrap();
     drop((view, fs, disk));
     let (_disk, fs) = open(&medium);
     let report = fs.check(&mut |_, _| ControlFlow::Continue(())).unwrap().unwrap();

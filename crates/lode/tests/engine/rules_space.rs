@@ -513,6 +513,34 @@ fn a_reservation_holds_on_a_full_disk_until_it_is_used_or_dropped() {
     assert!(disk.info().unwrap().free >= free);
 }
 
+#[test]
+fn what_a_unit_has_drawn_and_not_used_goes_back_to_the_reservation() {
+    let disk = Disk::open(medium(64, 64 << 10, 512), &quiet()).unwrap();
+    let options = VolumeOptions { bytes: 1 << 20, block_bytes: 512, ..Default::default() };
+    let volume = disk.create_volume("v", &options).unwrap();
+    let (mut reservation, mut other) = (disk.reserve(100, 4096).unwrap(), disk.reserve(1, 512).unwrap());
+    let before = disk.info().unwrap();
+    let mut unit = disk.begin().unwrap();
+    unit.draw_on(&mut reservation, 60).unwrap();
+    unit.write_at(&volume, 0, &[8; 3 * 512]).unwrap();
+    unit.put_back(&mut reservation).unwrap();
+    // Three blocks fewer; small as they were, what is left of their bytes is the disk's again.
+    assert_eq!((reservation.blocks(), reservation.held_bytes()), (97, 97 * (4096 + 128)));
+    let now = disk.info().unwrap();
+    assert_eq!(now.reserved, before.reserved - 3 * (4096 + 128) + 3 * (512 + 128));
+    assert_eq!(now.free - before.free, before.reserved - now.reserved);
+    unit.draw_on(&mut reservation, 1).unwrap();
+    unit.put_back(&mut other).unwrap();
+    // In small blocks as many as were drawn.
+    assert_eq!((other.blocks(), other.held_bytes()), (2, 2 * (512 + 128)));
+    unit.commit().unwrap();
+    assert_eq!(disk.info().unwrap().reserved, 96 * (4096 + 128) + 2 * (512 + 128));
+    let strange = Disk::open(medium(64, 64 << 10, 512), &quiet()).unwrap();
+    let mut strange = strange.reserve(1, 512).unwrap();
+    let refused = disk.begin().unwrap().put_back(&mut strange).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+}
+
 /// P5, R28: a checkpoint of everything fits on any full disk, also where zones are so small that the tables take more of
 /// them than the reserve has.
 #[test]
