@@ -14,15 +14,15 @@ Examples:
   lode bench-fs --json > figures.json
 
 Sides: Lode in both orders of mounting, strict and relaxed; ext4 (data ordered, and data=journal),
-XFS and btrfs on a loop device; and passthrough, libfuse's example passthrough_hp over ext4, which is
-the price of FUSE itself. All lie on the same file, which is written from end to end first, and each
-measurement begins with an empty file system. Rounds measure each side once, in turn; the figures
+XFS and btrfs on a loop device; and passthrough, libfuse's example passthrough_hp over ext4, the
+price of FUSE itself. All lie on the same file, which is written from end to end first, and each
+measurement begins with an empty file system. A round measures each side once, in turn; the figures
 are medians. `ratio` is what is compared with `bar`: Lode divided by the peer, or Lode's own figure
 where the bar is an absolute one.
 
-It needs root, for mounts and to drop the kernel's caches, and 8 GiB of space; fs-memory and fs-open
-10 GiB. passthrough_hp, the C project of `build` and the program that `fs-bracket` counts are brought
-by `make bench-fs`. Exit code 0: every bar met. 1: one was missed.
+It needs root, for mounts and to drop the kernel's caches, and space: 8 GiB, fs-memory and fs-open
+20 GiB. `make bench-fs` brings passthrough_hp, the C project of `build`, and the program that
+`fs-bracket` compares with. Exit code 0: every bar met. 1: one was missed.
 
 Benches:
 ";

@@ -25,7 +25,7 @@ const MOST: u64 = 10_000;
 /// Bytes that are read or written at a time.
 const PIECE: usize = 4096;
 /// A side that is not done by then is not waited for; its rate is that of what it has done.
-const LONGEST: Duration = Duration::from_secs(90);
+const LONGEST: Duration = Duration::from_secs(40);
 
 /// The files that there are.
 struct Pool<'a> {
