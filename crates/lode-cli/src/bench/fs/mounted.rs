@@ -132,12 +132,7 @@ impl<'a> Mounted<'a> {
         // From the top: what one has in its cache goes to the one below.
         for point in self.up.iter().flat_map(|up| up.points.iter().rev()) {
             let root = File::open(&point.0).map_err(failed)?;
-            match rustix::fs::syncfs(&root) {
-                // So answers `passthrough_hp` when the kernel tells it the times of files that are deleted by now; what was
-                // written it has been told.
-                Err(rustix::io::Errno::OPNOTSUPP) if self.side == Side::Passthrough => {}
-                other => other.map_err(|error| failed(error.into()))?,
-            }
+            rustix::fs::syncfs(&root).map_err(|error| failed(error.into()))?;
             if self.side.is_lode() {
                 root.sync_all().map_err(failed)?;
             }
