@@ -27,13 +27,14 @@ HISTORIES_MIN = 2000
 CRASHES_SECONDS_MAX = 600
 
 .DEFAULT_GOAL = help
-.PHONY: help setup demo test unit-tests planted explore crashes check bench torture fuzz install
+.PHONY: help setup demo test unit-tests planted explore crashes check bench bench-fs torture fuzz install
 
 help:
 	@echo 'make demo      show on real input what Lode promises (a minute or two, 6.5 GB of scratch in TMPDIR)'
 	@echo 'make test      all tests, and a million different crashes (needs root for mounts)'
 	@echo 'make check     formatting, and lints as errors'
 	@echo 'make bench     side by side with the raw device: NAME=commit1 DIR=. ARGS=--json'
+	@echo 'make bench-fs  file systems side by side with those of the kernel (root): NAME=small-files DIR=. ARGS=--judged'
 	@echo 'make torture   crash for a while: SEED=1 TIME=60s THREADS=2'
 	@echo 'make fuzz      fuzz every decoder: TIME=60s TARGET= (nightly toolchain)'
 	@echo 'make install   lode, and mount.fuse.lode for mount and fstab: PREFIX=/usr/local SBINDIR=/sbin DESTDIR='
@@ -84,6 +85,12 @@ install:
 	install -D -m 755 $(LODE) '$(DESTDIR)$(PREFIX)/bin/lode'
 	mkdir -p '$(DESTDIR)$(SBINDIR)'
 	ln -sfn '$(PREFIX)/bin/lode' '$(DESTDIR)$(SBINDIR)/mount.fuse.lode'
+
+# As root. The script brings what is measured beside Lode; `lode bench-fs --help` lists the benches.
+bench-fs: setup
+	scripts/setup-bench-fs.sh
+	$(CARGO) build --release --locked -p lode-cli
+	$(LODE) bench-fs $(NAME) --dir $(DIR) $(ARGS)
 
 torture:
 	$(CARGO) build --release --locked -p lode-sim --bin torture

@@ -1,8 +1,8 @@
 //! What can be typed.
 
 use crate::commands::{
-    bench, check, clone, completions, create, diff, export, fs, grow, import, info, inspect, list, map, mount, receive,
-    recluster, repair, reserve, run, scrub, send, serve, snapshot, txn, unit, volume,
+    bench, bench_fs, check, clone, completions, create, diff, export, fs, grow, import, info, inspect, list, map,
+    mount, receive, recluster, repair, reserve, run, scrub, send, serve, snapshot, txn, unit, volume,
 };
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
@@ -130,6 +130,14 @@ pub enum Command {
     Completions(completions::Arguments),
     /// Measure, side by side with the raw device
     Bench(bench::Arguments),
+    /// Measure file systems, side by side with those of the kernel
+    BenchFs(bench_fs::Arguments),
+    /// Be the process that `bench-fs fs-open` kills
+    #[command(hide = true)]
+    BenchFsChild(crate::bench::fs::ChildArguments),
+    /// Be the process whose instructions `bench-fs fs-bracket` counts
+    #[command(hide = true)]
+    BenchFsCount(crate::bench::fs::CountArguments),
     /// Be the process that `bench open` kills
     #[command(hide = true)]
     BenchChild(crate::bench::ChildArguments),
@@ -153,6 +161,8 @@ impl Command {
                 | C::Mount(_)
                 | C::Bench(_)
                 | C::BenchChild(_)
+                | C::BenchFs(_)
+                | C::BenchFsChild(_)
         )
     }
 }
@@ -163,7 +173,8 @@ mod tests {
     use clap::CommandFactory;
 
     /// Commands whose disk, if any, nobody else may have open.
-    const WITHOUT: [&str; 4] = ["bench", "bench-child", "bench-count", "completions"];
+    const WITHOUT: [&str; 7] =
+        ["bench", "bench-child", "bench-count", "bench-fs", "bench-fs-child", "bench-fs-count", "completions"];
 
     fn every(command: &clap::Command, found: &mut Vec<String>) {
         let help = [command.get_after_help(), command.get_long_about(), command.get_about()];

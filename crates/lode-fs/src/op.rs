@@ -10,6 +10,9 @@
 //! * O1 nothing is changed before [`Op::finish`]: an operation that fails leaves no trace.
 //! * O2 numbers and lists that were taken for an operation that fails are given back.
 
+#[cfg(feature = "unbracketed")]
+mod plain;
+
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::Files;
 use crate::format::{BLOCK, BLOCK_LEN, INODE_BLOCK, SMALL_BLOCK};
@@ -260,6 +263,7 @@ impl<'a> Op<'a> {
         Ok(told)
     }
 
+    #[cfg(not(feature = "unbracketed"))]
     fn finish_now(&self) -> Result<Lsn> {
         let mut unit = self.files.disk.begin()?;
         match self.write_into(&mut unit) {

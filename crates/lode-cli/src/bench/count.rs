@@ -40,9 +40,21 @@ pub struct CountArguments {
 
 /// A medium in memory that from some time on takes no more note of what it is given: to copy it is no work of the
 /// engine.
-struct Forgetful {
+pub struct Forgetful {
     below: RamMedium,
     forgets: AtomicBool,
+}
+
+impl Forgetful {
+    /// One that takes note of everything so far.
+    pub fn new(geometry: Geometry) -> Forgetful {
+        Forgetful { below: RamMedium::new(geometry), forgets: AtomicBool::new(false) }
+    }
+
+    /// From here on it does not.
+    pub fn forget(&self) {
+        self.forgets.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Medium for Forgetful {
@@ -74,12 +86,12 @@ impl Medium for Forgetful {
 /// The child: does what it is told, and ends.
 pub fn counted(arguments: &CountArguments) -> Result<Code> {
     let geometry = Geometry { zones: 128, zone_bytes: 4 << 20, append_align: 4096, devices: 1 };
-    let medium = Arc::new(Forgetful { below: RamMedium::new(geometry), forgets: AtomicBool::new(false) });
+    let medium = Arc::new(Forgetful::new(geometry));
     Disk::format(medium.clone(), &FormatOptions { disk_id: 1 })?;
     let options = OpenOptions { background: false, cache_bytes: 0, ..OpenOptions::default() };
     let disk = Disk::open(medium.clone(), &options)?;
     let data = Data::new();
-    medium.forgets.store(true, Ordering::Relaxed);
+    medium.forget();
     let made = create(&disk, &data, arguments.creates, arguments.bracket)?;
     let most = usize::try_from(arguments.deletes).unwrap_or(usize::MAX).min(made.len());
     delete(&disk, &made[..most], arguments.bracket)?;
@@ -88,19 +100,26 @@ pub fn counted(arguments: &CountArguments) -> Result<Code> {
 
 /// Instructions of a child.
 fn instructions(creates: u64, deletes: u64, bracket: bool) -> Result<f64> {
-    let starting = |error| Failure::io("bench unit-overhead: counting instructions: starting valgrind", error);
-    let program = std::env::current_exe().map_err(starting)?;
+    let name = "bench unit-overhead";
+    let program =
+        std::env::current_exe().map_err(|error| Failure::io(format!("{name}: finding this program"), error))?;
     let mut command = Command::new("valgrind");
     command.args(["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]);
     command.arg(program).arg("bench-count").args([creates.to_string(), deletes.to_string()]);
-    command.args(bracket.then_some("--bracket"));
-    let done = command.stdin(Stdio::null()).stdout(Stdio::null()).output().map_err(|error| match error.kind() {
+    instructions_of(command.args(bracket.then_some("--bracket")), name)
+}
+
+/// What valgrind counts, run by this command for the bench of that name.
+pub fn instructions_of(valgrind: &mut Command, name: &str) -> Result<f64> {
+    let done = valgrind.stdin(Stdio::null()).stdout(Stdio::null()).output().map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Failure::new(
             Code::NotFound,
-            "bench unit-overhead: not measurable here: expected valgrind to count instructions, found none: \
-             install it (apt-get install valgrind)",
+            format!(
+                "{name}: not measurable here: expected valgrind to count instructions, found none: install it (apt-get \
+                 install valgrind)"
+            ),
         ),
-        _ => starting(error),
+        _ => Failure::io(format!("{name}: counting instructions: starting valgrind"), error),
     })?;
     let words = String::from_utf8_lossy(&done.stderr);
     let count = words.lines().find_map(|line| line.split_once("refs:")).map(|(_, count)| count.replace(',', ""));
@@ -108,10 +127,7 @@ fn instructions(creates: u64, deletes: u64, bracket: bool) -> Result<f64> {
         Some(count) if done.status.success() => Ok(figure(count)),
         _ => Err(Failure::new(
             Code::Io,
-            format!(
-                "bench unit-overhead: expected a count of instructions from valgrind, found {}: {words}",
-                done.status
-            ),
+            format!("{name}: expected a count of instructions from valgrind, found {}: {words}", done.status),
         )),
     }
 }

@@ -12,6 +12,7 @@ mod commit;
 mod compress;
 mod count;
 mod fill;
+pub mod fs;
 mod lists;
 mod memory;
 mod nbd;

@@ -19,7 +19,7 @@ use rustix::fs::Advice;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -113,20 +113,25 @@ struct Large {
 }
 
 /// A child and what it says.
-struct Spoken {
+pub struct Spoken {
     _child: Victim,
     words: BufReader<ChildStdout>,
 }
 
 impl Spoken {
-    fn line(&mut self) -> Result<String> {
+    /// A child whose output is a pipe.
+    pub fn new(mut child: Child) -> Result<Spoken> {
+        let out = child.stdout.take().ok_or_else(|| Failure::new(Code::Io, "bench: the child has no output"))?;
+        Ok(Spoken { _child: Victim::new(child), words: BufReader::new(out) })
+    }
+
+    /// The next line.
+    pub fn line(&mut self) -> Result<String> {
         let mut line = String::new();
-        let found = self
-            .words
-            .read_line(&mut line)
-            .map_err(|error| Failure::io("bench open: reading from the child", error))?;
+        let found =
+            self.words.read_line(&mut line).map_err(|error| Failure::io("bench: reading from the child", error))?;
         match found {
-            0 => Err(Failure::new(Code::Io, "bench open: expected a line from the child, found its end")),
+            0 => Err(Failure::new(Code::Io, "bench: expected a line from the child, found its end")),
             _ => Ok(line.trim_end().to_owned()),
         }
     }
@@ -157,9 +162,7 @@ impl Large {
             .arg(self.bytes.to_string())
             .args(options)
             .arg(format!("--more={more}"));
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(failed)?;
-        let out = child.stdout.take().ok_or_else(|| Failure::new(Code::Io, "bench open: the child has no output"))?;
-        Ok(Spoken { _child: Victim::new(child), words: BufReader::new(out) })
+        Spoken::new(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(failed)?)
     }
 
     fn round(&mut self, more: u64) -> Result<()> {
@@ -174,16 +177,17 @@ impl Large {
     }
 }
 
-fn expect(what: &str, found: &str) -> Result<()> {
+/// Fails unless the child has said that.
+pub fn expect(what: &str, found: &str) -> Result<()> {
     if what == found {
         return Ok(());
     }
-    Err(Failure::new(Code::Io, format!("bench open: expected {what} from the child, found {found:?}")))
+    Err(Failure::new(Code::Io, format!("bench: expected {what} from the child, found {found:?}")))
 }
 
 /// Nothing of the file stays in the page cache.
-fn forget_cached(path: &Path) -> Result<()> {
-    let failed = |error| Failure::io(format!("bench open: forgetting {}", image::show(path)), error);
+pub fn forget_cached(path: &Path) -> Result<()> {
+    let failed = |error| Failure::io(format!("bench: forgetting {}", image::show(path)), error);
     let file = File::open(path).map_err(failed)?;
     file.sync_all().map_err(failed)?;
     rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).map_err(|error| failed(error.into()))

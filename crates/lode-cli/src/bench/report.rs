@@ -10,9 +10,25 @@ pub struct Report {
     pub name: &'static str,
     /// Its cases.
     pub cases: Vec<Case>,
+    /// What others did with the same, compared with no bar.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<Beside>,
     /// Remarks for people.
     #[serde(skip)]
     pub notes: Vec<String>,
+}
+
+/// A figure that is only shown.
+#[derive(Serialize)]
+pub struct Beside {
+    /// What was measured.
+    pub case: String,
+    /// Whose figure it is.
+    pub side: &'static str,
+    /// The median.
+    pub figure: f64,
+    /// Its unit.
+    pub unit: &'static str,
 }
 
 /// One comparison. `ratio` is what is held against `bar`.
@@ -187,7 +203,7 @@ pub fn digits(figure: f64) -> String {
 impl Report {
     /// An empty report.
     pub fn new(name: &'static str) -> Self {
-        Report { name, cases: Vec::new(), notes: Vec::new() }
+        Report { name, cases: Vec::new(), beside: Vec::new(), notes: Vec::new() }
     }
 
     /// The report for people.
@@ -208,7 +224,17 @@ impl Report {
             ]);
         }
         let notes: String = self.notes.iter().map(|note| format!("  {note}\n")).collect();
-        format!("{}\n{}{notes}\n", self.name, text::table(&rows))
+        format!("{}\n{}{}{notes}\n", self.name, text::table(&rows), self.others())
+    }
+
+    /// What others did, a line for each case.
+    fn others(&self) -> String {
+        let lines = self.beside.chunk_by(|one, next| one.case == next.case).map(|of_case| {
+            let figures = of_case.iter().map(|beside| format!("{} {}", beside.side, digits(beside.figure)));
+            let figures = figures.collect::<Vec<_>>().join(", ");
+            format!("  {}, {}: {figures}\n", of_case[0].case, of_case[0].unit)
+        });
+        lines.collect()
     }
 }
 

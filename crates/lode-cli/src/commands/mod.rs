@@ -4,6 +4,7 @@
 #![warn(clippy::disallowed_methods, clippy::disallowed_macros)]
 
 pub mod bench;
+pub mod bench_fs;
 pub mod check;
 pub mod clone;
 pub mod completions;
@@ -64,6 +65,9 @@ pub fn run(command: Command) -> Result<Code> {
         Command::Txn(command) => txn::run(&command),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::BenchFs(arguments) => bench_fs::run(&arguments),
+        Command::BenchFsChild(arguments) => crate::bench::fs::child(&arguments),
+        Command::BenchFsCount(arguments) => crate::bench::fs::counted(&arguments),
         Command::BenchChild(arguments) => crate::bench::child(&arguments),
         Command::BenchCount(arguments) => crate::bench::counted(&arguments),
     }
