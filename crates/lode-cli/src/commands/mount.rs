@@ -180,7 +180,7 @@ fn ready(directory: &Path) -> Result<()> {
     match std::fs::metadata(directory) {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => Err(Failure::usage(format!("{}: expected a directory", image::show(directory)))),
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error()) => {
+        Err(error) if is_left(&error) => {
             let taken = unmount(directory, UnmountFlags::DETACH);
             if taken.is_err() {
                 // Without the right to unmount there is a program that has it.
@@ -190,6 +190,14 @@ fn ready(directory: &Path) -> Result<()> {
         }
         Err(error) => Err(Failure::io(image::show(directory), error)),
     }
+}
+
+/// What the kernel says of a mount whose process is no more. While it is still taking back what that had of rings, requests
+/// are cancelled or cut off.
+fn is_left(error: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    let left = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED].map(Errno::raw_os_error);
+    error.raw_os_error().is_some_and(|errno| left.contains(&errno))
 }
 
 fn refused(directory: &Path, error: std::io::Error) -> Failure {
