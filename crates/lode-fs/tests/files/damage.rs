@@ -311,6 +311,13 @@ fn counts_and_buckets_that_make_no_sense_are_no_reason_to_end() {
     }
     root.write_at(place, &bucket).unwrap();
     is_sound_but(&fs, &link.to_string());
+    // Counts that say there is nothing, of what is there.
+    spoil(&disk, d, 16, &[0; 16]);
+    spoil(&disk, d, 104, &[0; 8]);
+    for n in 0..100 {
+        remove(&view, &format!("/d/name-number-{n:02}"));
+    }
+    assert_eq!(listed(&view, d).0.len(), 2);
 }
 
 fn is_sound_but(fs: &FileSystem, what: &str) {
