@@ -4,7 +4,7 @@
 //! the medium. On a mismatch the places are looked up again: if any has changed, the read starts over whole; a
 //! mismatch at an unchanged place is damage.
 
-use super::stored::Unread;
+use super::stored::{READ, Unread};
 use super::{Core, Inner};
 use crate::error::{Error, Result};
 use crate::format::crc;
@@ -15,6 +15,7 @@ use crate::sync::{MutexGuard, Ordering};
 use crate::types::{Kind, ListId, Location, SnapshotId, index, index64, len_u64};
 use lode_media::{Position, ReadRequest, ZoneId};
 use smallvec::SmallVec;
+use std::ops::Range;
 use std::sync::Arc;
 
 #[derive(Clone)]
@@ -87,6 +88,9 @@ enum Source {
     Sealed(Arc<Sealed>, Location, u32),
     Medium(Location, u32),
 }
+
+/// Stretches of so many bytes are read into where they belong, whatever lies about them.
+const DIRECT_MIN: usize = 256 << 10;
 
 type Sources = SmallVec<[Source; 1]>;
 /// Blocks by their number in a read, with their places and checksums.
@@ -219,7 +223,8 @@ impl Inner {
         self.fetch_from_medium(list, block_bytes, first, &missing, into)
     }
 
-    /// Blocks that are stored as they are come into where they belong, neighbours in one go; others by way of memory.
+    /// Long stretches of blocks that are stored as they are come into where they belong; others by way of a buffer,
+    /// those that lie close together in one read.
     fn fetch_from_medium(
         &self,
         list: ListId,
@@ -228,29 +233,57 @@ impl Inner {
         missing: &[(usize, Location, u32)],
         into: &mut [u8],
     ) -> Result<()> {
-        let (whole, packed): (Missing, Missing) =
-            missing.iter().copied().partition(|(_, place, _)| is_whole(*place, block_bytes));
-        let damaged_by = |n: usize, place: Location, problem: Unread| match problem {
-            Unread::Medium(error) => {
-                Error::media(format!("reading list {} block {} at {place:?}", list.0, first + len_u64(n)), error)
-            }
-            Unread::Checksum => damaged(list, first + len_u64(n), place, &problem.to_string()),
+        let runs = runs_of(missing, block_bytes);
+        let is_direct = |run: &Range<usize>| {
+            is_whole(missing[run.start].1, block_bytes)
+                && (runs.len() == 1 || run.len() * index(block_bytes) >= DIRECT_MIN)
         };
-        let results = if whole.is_empty() { SmallVec::new() } else { self.fetch_whole(&whole, block_bytes, into) };
-        for ((n, place, checksum), result) in whole.iter().zip(results) {
-            let into = &into[n * index(block_bytes)..(n + 1) * index(block_bytes)];
-            result.map_err(|error| damaged_by(*n, *place, Unread::Medium(error)))?;
-            if crc(into) != *checksum && !planted::is(Bug::ReadUnchecked) {
-                return Err(damaged_by(*n, *place, Unread::Checksum));
+        let mut direct: SmallVec<[ReadRequest<'_>; 1]> = SmallVec::new();
+        let mut places: SmallVec<[(Location, u32); 4]> = SmallVec::new();
+        // Which block each of the places is, and what it is to fill.
+        let mut slots: SmallVec<[(usize, &mut [u8]); 4]> = SmallVec::new();
+        let (mut rest, mut skipped) = (&mut *into, 0);
+        for run in &runs {
+            let (n, place, _) = missing[run.start];
+            let (_, from) = rest.split_at_mut((n - skipped) * index(block_bytes));
+            let (mine, behind) = from.split_at_mut(run.len() * index(block_bytes));
+            (rest, skipped) = (behind, n + run.len());
+            if is_direct(run) {
+                let at = Position { zone: ZoneId(place.zone()), offset: place.offset() };
+                direct.push(ReadRequest { at, into: mine, result: Ok(()) });
+            } else {
+                let blocks = missing[run.clone()].iter().zip(mine.chunks_mut(index(block_bytes)));
+                for ((n, place, checksum), into) in blocks {
+                    places.push((*place, *checksum));
+                    slots.push((*n, into));
+                }
             }
         }
-        let places: SmallVec<[(Location, u32); 1]> =
-            packed.iter().map(|(_, place, checksum)| (*place, *checksum)).collect();
-        for ((n, place, _), stored) in packed.iter().zip(self.read_stored(&places)) {
-            let stored = stored.map_err(|problem| damaged_by(*n, *place, problem))?;
-            let into = &mut into[n * index(block_bytes)..(n + 1) * index(block_bytes)];
-            unpack_unchecked(&stored, *place, into)
-                .map_err(|problem| damaged(list, first + len_u64(*n), *place, &problem))?;
+        // Of several problems the one of the first block is told.
+        let mut failed: Option<(usize, Error)> = None;
+        let mut fail = |n: usize, place: Location, problem: Unread| {
+            if failed.as_ref().is_none_or(|(other, _)| n < *other) {
+                failed = Some((n, unreadable(list, first + len_u64(n), place, problem)));
+            }
+        };
+        let results = self.each_stored(&places, &READ, direct, |at, stored| {
+            let ((place, checksum), (n, into)) = (places[at], &mut slots[at]);
+            let done = stored.map_err(Unread::Medium).and_then(|stored| {
+                check(stored, checksum)?;
+                unpack_unchecked(stored, place, into).map_err(Unread::Packed)
+            });
+            done.unwrap_or_else(|problem| fail(*n, place, problem));
+        });
+        drop(slots);
+        for (run, result) in runs.iter().filter(|run| is_direct(run)).zip(results) {
+            for (n, place, checksum) in &missing[run.clone()] {
+                let stored = &into[n * index(block_bytes)..(n + 1) * index(block_bytes)];
+                let done = result.clone().map_err(Unread::Medium).and_then(|()| check(stored, *checksum));
+                done.unwrap_or_else(|problem| fail(*n, *place, problem));
+            }
+        }
+        if let Some((_, error)) = failed {
+            return Err(error);
         }
         if let Some(cache) = &self.cache {
             for (n, place, checksum) in missing {
@@ -260,38 +293,33 @@ impl Inner {
         }
         Ok(())
     }
+}
 
-    /// Gives a result for each.
-    fn fetch_whole(
-        &self,
-        whole: &[(usize, Location, u32)],
-        block_bytes: u32,
-        into: &mut [u8],
-    ) -> SmallVec<[lode_media::Result<()>; 1]> {
-        let mut runs: SmallVec<[(usize, usize); 1]> = SmallVec::new();
-        for (at, (n, place, _)) in whole.iter().enumerate() {
-            let joins = at > 0 && {
-                let (before_n, before, _) = whole[at - 1];
-                before_n + 1 == *n && before.step(1) == *place && before.zone() == place.zone()
-            };
-            match runs.last_mut() {
-                Some(run) if joins => run.1 += 1,
-                _ => runs.push((at, 1)),
-            }
+/// Stretches of blocks that are stored as they are and follow each other on the medium, and all others one by one.
+fn runs_of(missing: &[(usize, Location, u32)], block_bytes: u32) -> SmallVec<[Range<usize>; 1]> {
+    let mut runs: SmallVec<[Range<usize>; 1]> = SmallVec::new();
+    for (at, (n, place, _)) in missing.iter().enumerate() {
+        let joins = at > 0 && is_whole(*place, block_bytes) && {
+            let (before_n, before, _) = missing[at - 1];
+            before_n + 1 == *n && before.step(1) == *place && before.zone() == place.zone()
+        };
+        match runs.last_mut() {
+            Some(run) if joins => run.end += 1,
+            _ => runs.push(at..at + 1),
         }
-        let mut requests: SmallVec<[ReadRequest<'_>; 1]> = SmallVec::with_capacity(runs.len());
-        let (mut rest, mut skipped) = (into, 0);
-        for (at, count) in &runs {
-            let (n, place, _) = whole[*at];
-            let (_, from) = rest.split_at_mut((n - skipped) * index(block_bytes));
-            let (mine, behind) = from.split_at_mut(count * index(block_bytes));
-            (rest, skipped) = (behind, n + count);
-            let at = Position { zone: ZoneId(place.zone()), offset: place.offset() };
-            requests.push(ReadRequest { at, into: mine, result: Ok(()) });
-        }
-        self.medium.read_many(&mut requests);
-        let results = requests.into_iter().map(|request| request.result);
-        runs.iter().zip(results).flat_map(|((_, count), result)| std::iter::repeat_n(result, *count)).collect()
+    }
+    runs
+}
+
+fn check(stored: &[u8], checksum: u32) -> std::result::Result<(), Unread> {
+    if crc(stored) == checksum || planted::is(Bug::ReadUnchecked) { Ok(()) } else { Err(Unread::Checksum) }
+}
+
+/// The error for a block that cannot be had.
+fn unreadable(list: ListId, block: u64, place: Location, problem: Unread) -> Error {
+    match problem {
+        Unread::Medium(error) => Error::media(format!("reading list {} block {block} at {place:?}", list.0), error),
+        other => damaged(list, block, place, &other.to_string()),
     }
 }
 

@@ -15,6 +15,7 @@ mod large;
 mod lists;
 mod memory;
 mod papers;
+mod reads;
 mod received;
 mod resized;
 mod rules_batch;
