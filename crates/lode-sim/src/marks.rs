@@ -20,6 +20,7 @@ pub const CRASHES: &[&str] = &[
     "lists: looked for free numbers",
     "load: replayed discard on a cold leaf",
     "reader: valid batch behind the end",
+    "read: window on the log",
     "receive: gone on with what was kept",
     "receive: what a crash left removed",
     "recovery: announced zone goes on behind the end",

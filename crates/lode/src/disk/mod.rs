@@ -29,6 +29,7 @@ pub(crate) mod snapshots;
 pub(crate) mod units;
 pub(crate) mod volumes;
 pub(crate) mod warning;
+mod windows;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::side::Side;
@@ -194,6 +195,7 @@ pub(crate) struct Inner {
     /// Held over the commit of a large unit.
     pub large: Mutex<()>,
     pub cache: Option<read::Cache>,
+    pub windows: Option<Mutex<windows::Windows>>,
     pub ahead: Mutex<ahead::Ahead>,
     /// Reads of committed blocks, counted so that somebody can tell whether anybody works.
     pub reads: AtomicU64,
