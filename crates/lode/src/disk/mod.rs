@@ -135,6 +135,8 @@ pub(crate) struct Core {
     pub epoch_start: u64,
     pub epoch: u64,
     pub rooted: Rooted,
+    /// Where the log was when sections were last written for the number of records.
+    pub counted: Lsn,
     pub counters: Counters,
     /// Zones that are free as soon as this opening has its root.
     pub withheld: Vec<u32>,

@@ -405,6 +405,7 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         epoch_start: sequence.0,
         epoch,
         rooted: Rooted::default(),
+        counted: Lsn(0),
         counters: Counters { replayed, ..Counters::default() },
         effort: Effort::default(),
         credit: None,
