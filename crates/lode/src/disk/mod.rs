@@ -85,6 +85,11 @@ impl Reserved {
     pub fn covers(self, other: Reserved) -> bool {
         self.bytes >= other.bytes && self.blocks >= other.blocks
     }
+
+    /// What both have.
+    pub fn least(self, other: Reserved) -> Reserved {
+        Reserved { bytes: self.bytes.min(other.bytes), blocks: self.blocks.min(other.blocks) }
+    }
 }
 
 impl std::ops::AddAssign for Reserved {
