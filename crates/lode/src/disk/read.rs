@@ -89,6 +89,8 @@ enum Source {
     Medium(Location, u32),
 }
 
+/// What a longer read brings in is not put into the cache: it would drive out what is read again.
+const CACHED_MAX: usize = 128 << 10;
 /// A read of no more blocks than this may be answered out of windows.
 const FEW: usize = 4;
 /// Stretches of so many bytes are read into where they belong, whatever lies about them.
@@ -304,7 +306,7 @@ impl Inner {
         if let Some((_, error)) = failed {
             return Err(error);
         }
-        if let Some(cache) = &self.cache {
+        if let Some(cache) = self.cache.as_ref().filter(|_| into.len() <= CACHED_MAX) {
             for (n, place, checksum) in missing {
                 let bytes = &into[n * index(block_bytes)..(n + 1) * index(block_bytes)];
                 cache.insert(place.0, CachedBlock::new(*checksum, bytes));

@@ -322,3 +322,44 @@ fn damage_in_a_window_is_of_one_block() {
         }
     }
 }
+
+/// A large read leaves in the cache what is there, and brings nothing in; a small one does.
+#[test]
+fn a_large_read_leaves_the_cache_as_it_is() {
+    let medium = Sore::disk(64, 4 << 20);
+    let options = OpenOptions { cache_bytes: 2 << 20, ..quiet() };
+    let disk = Disk::open(medium.clone(), &options).unwrap();
+    let (small, large) = (list(&disk, "small", CONTENT), list(&disk, "large", CONTENT));
+    for block in (0..4096).step_by(128) {
+        large.write_at(block * CONTENT, &noise(block, 128 * 4096)).unwrap();
+    }
+    // Far apart, and so read one by one.
+    for block in 0..64 {
+        small.write_at(block * CONTENT, &content(block)).unwrap();
+        large.write_at((5000 + block * 32) * CONTENT, &noise(block, 32 * 4096)).unwrap();
+    }
+    disk.flush(Survive::Power).unwrap();
+    let read_small = || {
+        let (before, mut block) = (medium.reads(), [0; 4096]);
+        for n in 0..64 {
+            small.read_at(n * CONTENT, &mut block).unwrap();
+            assert!(block == content(n)[..]);
+        }
+        medium.reads() - before
+    };
+    assert_eq!(read_small(), 64);
+    assert_eq!(read_small(), 0, "they are in the cache");
+    let mut bytes = vec![0; 1 << 20];
+    let read_large = |bytes: &mut [u8], times: u64| {
+        let before = medium.reads();
+        for n in 0..times {
+            large.read_at(n * bytes.len() as u64, bytes).unwrap();
+        }
+        medium.reads() - before
+    };
+    assert!(read_large(&mut bytes, 16) >= 16);
+    assert_eq!(read_small(), 0, "they still are");
+    assert!(read_large(&mut bytes, 16) >= 16, "nothing of it is");
+    assert!(read_large(&mut bytes[..128 << 10], 1) > 0);
+    assert_eq!(read_large(&mut bytes[..128 << 10], 1), 0, "128 KiB are");
+}
