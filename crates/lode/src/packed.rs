@@ -5,7 +5,7 @@
 //! itself how it is to be read, and a list can hold both.
 
 use crate::format::records::Compression;
-use crate::types::{GRANULE, index, len_u32};
+use crate::types::{GRANULE, len_u32};
 use std::cell::RefCell;
 
 /// A Zstandard frame begins with these bytes (RFC 8878, section 3.1.1).
@@ -63,10 +63,16 @@ fn zstd(block: &[u8], scratch: &mut Vec<u8>) -> Option<usize> {
 /// What is stored of a block that is not packed: the zeros at its end are not, if they fill a granule. A block of nothing
 /// else is stored whole: who writes that wants the space.
 pub(crate) fn without_zeros(block: &[u8]) -> &[u8] {
-    let zeros = block.iter().rev().take_while(|byte| **byte == 0).count();
-    let used = (block.len() - zeros).next_multiple_of(index(GRANULE));
-    if zeros == block.len() { block } else { &block[..used.min(block.len())] }
+    // Granule by granule: that is what counts, and a word of the processor.
+    let (granules, rest) = block.as_chunks::<{ size_of::<u128>() }>();
+    let last = granules.iter().rposition(|granule| u128::from_ne_bytes(*granule) != 0);
+    match last.filter(|_| rest.iter().all(|byte| *byte == 0)) {
+        Some(last) => granules[..=last].as_flattened(),
+        None => block,
+    }
 }
+
+const _: () = assert!(GRANULE == 16, "a granule is a word of 128 bits");
 
 /// Fills `into` with the block that was packed. Zeros are behind what was packed, if that is less than the block.
 pub(crate) fn unpack(stored: &[u8], into: &mut [u8]) -> Result<(), String> {
@@ -93,6 +99,26 @@ pub(crate) fn unpack(stored: &[u8], into: &mut [u8]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::index;
+
+    /// Against looking at each byte.
+    #[test]
+    fn what_is_stored_ends_with_the_granule_of_the_last_byte_that_is_not_zero() {
+        let by_bytes = |block: &[u8]| match block.iter().rposition(|byte| *byte != 0) {
+            Some(last) => (last + 1).next_multiple_of(index(GRANULE)).min(block.len()),
+            None => block.len(),
+        };
+        for len in [1, 15, 16, 17, 64, 100, 512, 4096] {
+            for last in (0..len).step_by(if len > 600 { 7 } else { 1 }) {
+                let mut block = vec![0; len];
+                assert_eq!(without_zeros(&block), block, "nothing but zeros");
+                block[last] = 1;
+                assert_eq!(without_zeros(&block), &block[..by_bytes(&block)], "byte {last} of {len}");
+                block[last / 2] = 0x80;
+                assert_eq!(without_zeros(&block), &block[..by_bytes(&block)], "two bytes to {last} of {len}");
+            }
+        }
+    }
 
     #[test]
     fn each_way_gives_back_what_was_packed_and_refuses_what_is_none() {

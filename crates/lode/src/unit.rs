@@ -79,6 +79,8 @@ pub struct Unit {
     reserved: Reserved,
     /// Taken over from a reservation, and not used yet.
     prepaid: Reserved,
+    /// The part of `reserved` that was `prepaid`.
+    drawn: Reserved,
     user_bytes: u64,
     has_spilled: bool,
     /// An operation failed half-way: the unit can only be aborted.
@@ -139,6 +141,7 @@ impl Unit {
             arena: Arena::default(),
             reserved: Reserved::default(),
             prepaid: Reserved::default(),
+            drawn: Reserved::default(),
             user_bytes: 0,
             has_spilled: false,
             broken: false,
@@ -235,6 +238,7 @@ impl Unit {
     fn accept(&mut self, promise: Promise) {
         self.reserved += promise.space;
         self.prepaid -= promise.prepaid;
+        self.drawn += promise.prepaid;
         self.arena.stock(promise.chunks);
     }
 
@@ -422,18 +426,36 @@ impl Unit {
                 self.write_blocks(volume, at, &vec![0; index64(bytes)], Claim::Data)?;
             }
         }
-        self.drop_blocks(volume.list(), first, last);
+        self.take_out(volume.list(), block_bytes, first, last);
         self.lists.of(volume.list()).holes.insert(first, last);
         Ok(())
     }
 
-    fn drop_blocks(&mut self, list: ListId, first: u64, end: u64) {
-        let Some(shadow) = self.lists.get_mut(list) else { return };
+    /// What the unit wrote there counts no more, and the space that was promised for it is given back: to the reservation
+    /// that it was drawn on, as far as it was, else to everybody (R27).
+    fn take_out(&mut self, list: ListId, block_bytes: u64, first: u64, end: u64) {
+        let blocks = self.drop_blocks(list, first, end);
+        if blocks == 0 {
+            return;
+        }
+        let space = Reserved { bytes: blocks * (block_bytes + BLOCK_CHARGE), blocks };
+        let drawn = space.least(self.drawn);
+        self.reserved -= space;
+        self.drawn -= drawn;
+        self.prepaid += drawn;
+        let mut free = space;
+        free -= drawn;
+        self.disk.core.lock().reserved -= free;
+    }
+
+    /// Forgets what the unit holds of these blocks. Gives back how many it were.
+    fn drop_blocks(&mut self, list: ListId, first: u64, end: u64) -> u64 {
+        let Some(shadow) = self.lists.get_mut(list) else { return 0 };
         if shadow.kept.is_some() {
             shadow.fresh.insert(first, end);
         }
         let dropped: Vec<u64> = shadow.blocks.range(first, end).map(|(block, _)| block).collect();
-        let mut spilled = Vec::new();
+        let (count, mut spilled) = (len_u64(dropped.len()), Vec::new());
         for block in dropped {
             if let Some(Shadow::Spilled) = shadow.blocks.remove(block) {
                 spilled.push(block);
@@ -442,6 +464,7 @@ impl Unit {
         for block in spilled {
             self.forget_spilled(list, block);
         }
+        count
     }
 
     /// Gives the volume another size. What lies behind the new end is gone; new space reads as zeros.
@@ -468,7 +491,7 @@ impl Unit {
         }
         let blocks = bytes.div_ceil(block_bytes);
         // Also when it seems to grow: others may have made the volume shorter since the unit wrote behind this end.
-        self.drop_blocks(volume.list(), blocks, u64::MAX);
+        self.take_out(volume.list(), block_bytes, blocks, u64::MAX);
         let shadow = self.lists.of(volume.list());
         shadow.bytes = Some(bytes);
         // Also when the volume grows: others may have made it longer still by the time of the commit.

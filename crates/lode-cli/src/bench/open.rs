@@ -74,7 +74,11 @@ fn geometry(bytes: u64) -> Geometry {
 fn fill(arguments: &ChildArguments) -> Result<Disk> {
     let medium = Arc::new(SparseMedium::create(&arguments.file, geometry(arguments.bytes))?);
     Disk::format(medium.clone(), &FormatOptions { disk_id: random::identity()? })?;
-    let options = OpenOptions { checkpoint_window_bytes: Some(arguments.bytes), ..OpenOptions::default() };
+    let options = OpenOptions {
+        checkpoint_window_bytes: Some(arguments.bytes),
+        checkpoint_window_records: u64::MAX,
+        ..OpenOptions::default()
+    };
     let disk = Disk::open(medium.clone(), &options)?;
     let options = VolumeOptions { bytes: arguments.bytes, block_bytes: 4096, compression: Compression::None };
     let volume = disk.create_volume("bench", &options)?;

@@ -98,6 +98,7 @@ impl Inner {
         };
         let mut failed = None;
         for zone in &zones {
+            self.forget_windows(*zone);
             let done = if failed.is_none() { self.medium.discard(ZoneId(*zone)) } else { Ok(()) };
             let mut core = self.core.lock();
             match done {

@@ -29,6 +29,7 @@ pub(crate) mod snapshots;
 pub(crate) mod units;
 pub(crate) mod volumes;
 pub(crate) mod warning;
+mod windows;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::side::Side;
@@ -84,6 +85,11 @@ impl Reserved {
     pub fn covers(self, other: Reserved) -> bool {
         self.bytes >= other.bytes && self.blocks >= other.blocks
     }
+
+    /// What both have.
+    pub fn least(self, other: Reserved) -> Reserved {
+        Reserved { bytes: self.bytes.min(other.bytes), blocks: self.blocks.min(other.blocks) }
+    }
 }
 
 impl std::ops::AddAssign for Reserved {
@@ -134,6 +140,8 @@ pub(crate) struct Core {
     pub epoch_start: u64,
     pub epoch: u64,
     pub rooted: Rooted,
+    /// Where the log was when sections were last written for the number of records.
+    pub counted: Lsn,
     pub counters: Counters,
     /// Zones that are free as soon as this opening has its root.
     pub withheld: Vec<u32>,
@@ -194,6 +202,7 @@ pub(crate) struct Inner {
     /// Held over the commit of a large unit.
     pub large: Mutex<()>,
     pub cache: Option<read::Cache>,
+    pub windows: Option<Mutex<windows::Windows>>,
     pub ahead: Mutex<ahead::Ahead>,
     /// Reads of committed blocks, counted so that somebody can tell whether anybody works.
     pub reads: AtomicU64,

@@ -405,6 +405,7 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         epoch_start: sequence.0,
         epoch,
         rooted: Rooted::default(),
+        counted: Lsn(0),
         counters: Counters { replayed, ..Counters::default() },
         effort: Effort::default(),
         credit: None,
@@ -446,12 +447,14 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
     for (zone, _) in core.rooted.tables.clone() {
         core.free.remove(&zone);
     }
+    let (windows, cache_bytes) = super::windows::windows(&shape, options.cache_bytes);
     core.withheld = dropped.into_iter().filter(|zone| core.free.remove(zone)).collect();
     Inner {
         medium,
         shape,
         disk,
-        cache: read::cache(options.cache_bytes),
+        cache: read::cache(cache_bytes),
+        windows,
         ahead: crate::sync::Mutex::default(),
         reads: crate::sync::AtomicU64::new(0),
         damaged: damage,

@@ -27,6 +27,9 @@ pub struct FormatOptions {
     pub disk_id: u128,
 }
 
+/// Recovery applies so many records in less than a second.
+const RECORDS_MAX: u64 = 1_500_000;
+
 /// How a disk is opened.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
@@ -47,6 +50,8 @@ pub struct OpenOptions {
     pub unit_memory_bytes: usize,
     /// Bytes of log that recovery may have to read; a sixteenth of the disk, at most 1 GiB, if not given.
     pub checkpoint_window_bytes: Option<u64>,
+    /// Records that recovery may have to apply, if they take fewer bytes than that. One unit may bring more.
+    pub checkpoint_window_records: u64,
     /// A position that an earlier flush covered: the disk must have at least that (P3).
     pub expect_at_least: Option<Lsn>,
     /// Give the space of free zones back to the file system or the device below, all but a few. They are made real again
@@ -69,6 +74,7 @@ impl Default for OpenOptions {
             write_buffer_bytes: 16 << 20,
             unit_memory_bytes: 8 << 20,
             checkpoint_window_bytes: None,
+            checkpoint_window_records: RECORDS_MAX,
             expect_at_least: None,
             discard: false,
             low_percent: 10,

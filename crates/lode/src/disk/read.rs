@@ -89,6 +89,10 @@ enum Source {
     Medium(Location, u32),
 }
 
+/// What a longer read brings in is not put into the cache: it would drive out what is read again.
+const CACHED_MAX: usize = 128 << 10;
+/// A read of no more blocks than this may be answered out of windows.
+const FEW: usize = 4;
 /// Stretches of so many bytes are read into where they belong, whatever lies about them.
 const DIRECT_MIN: usize = 256 << 10;
 
@@ -217,10 +221,27 @@ impl Inner {
                 }
             }
         }
+        if missing.len() <= FEW {
+            self.fetch_from_windows(block_bytes, &mut missing, into);
+        }
         if missing.is_empty() {
             return Ok(());
         }
         self.fetch_from_medium(list, block_bytes, first, &missing, into)
+    }
+
+    /// Takes out of `missing` what windows have. Of one read one miss counts.
+    fn fetch_from_windows(&self, block_bytes: u32, missing: &mut Missing, into: &mut [u8]) {
+        let mut missed = false;
+        missing.retain(|(n, place, checksum)| {
+            let into = &mut into[*n * index(block_bytes)..(*n + 1) * index(block_bytes)];
+            let found = self.read_from_window(*place, *checksum, into, !missed);
+            missed |= !found;
+            if let Some(cache) = self.cache.as_ref().filter(|_| found) {
+                cache.insert(place.0, CachedBlock::new(*checksum, into));
+            }
+            !found
+        });
     }
 
     /// Long stretches of blocks that are stored as they are come into where they belong; others by way of a buffer,
@@ -285,7 +306,7 @@ impl Inner {
         if let Some((_, error)) = failed {
             return Err(error);
         }
-        if let Some(cache) = &self.cache {
+        if let Some(cache) = self.cache.as_ref().filter(|_| into.len() <= CACHED_MAX) {
             for (n, place, checksum) in missing {
                 let bytes = &into[n * index(block_bytes)..(n + 1) * index(block_bytes)];
                 cache.insert(place.0, CachedBlock::new(*checksum, bytes));

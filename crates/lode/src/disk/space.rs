@@ -194,6 +194,7 @@ impl Inner {
 
     /// Erases a zone that was taken from the free ones.
     pub fn erase_zone(&self, zone: u32) -> Result<()> {
+        self.forget_windows(zone);
         self.medium.erase(ZoneId(zone)).map_err(|e| Error::media(format!("erasing zone {zone}"), e))
     }
 }

@@ -39,21 +39,25 @@ struct Lent(Option<AlignedBuffer>);
 
 impl Lent {
     fn of(bytes: usize) -> Lent {
+        if bytes == 0 {
+            return Lent(None);
+        }
         let kept = KEPT.try_with(Cell::take).ok().flatten().filter(|kept| kept.len() >= bytes);
         let len = if bytes > KEPT_MAX { bytes } else { bytes.next_power_of_two().max(BUFFER_MIN) };
         Lent(Some(kept.unwrap_or_else(|| AlignedBuffer::new(len))))
     }
 
     fn bytes(&mut self) -> &mut [u8] {
-        self.0.as_mut().expect("taken back at its end only")
+        self.0.as_deref_mut().unwrap_or_default()
     }
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        let buffer = self.0.take().filter(|buffer| buffer.len() <= KEPT_MAX);
-        // A thread that ends keeps none.
-        let _ = KEPT.try_with(|kept| kept.set(buffer));
+        if let Some(buffer) = self.0.take().filter(|buffer| buffer.len() <= KEPT_MAX) {
+            // A thread that ends keeps none.
+            let _ = KEPT.try_with(|kept| kept.set(Some(buffer)));
+        }
     }
 }
 
@@ -136,7 +140,9 @@ impl Inner {
             ReadRequest { at: stretch.at, into, result: Ok(()) }
         });
         let mut requests: Requests<'a> = of_stretches.collect();
-        requests.extend(besides.into_iter().map(|request| -> ReadRequest<'a> { request }));
+        for request in besides {
+            requests.push(request); // It outlives the buffer.
+        }
         self.medium.read_many(&mut requests);
         requests.into_iter().map(|request| request.result).collect()
     }

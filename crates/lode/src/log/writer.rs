@@ -468,6 +468,13 @@ impl Writer {
         Some(Waiting::Sealed(waiting))
     }
 
+    /// Up to where all of a zone of the stream has been appended.
+    pub fn appended_end(&self, zone: u32) -> u32 {
+        let waiting = self.queue.iter().chain(&self.in_flight).filter(|batch| batch.zone == zone);
+        let filled = self.segment.as_ref().filter(|segment| segment.zone == zone).map(|segment| segment.offset);
+        waiting.map(|batch| batch.offset).chain(filled).min().unwrap_or(self.shape.zone_bytes)
+    }
+
     /// Called when no table lacks any record: if everything is durable, replay can begin right behind it, and no
     /// segment before that is needed, not even to find the way.
     pub fn begin_replay_here(&mut self) {

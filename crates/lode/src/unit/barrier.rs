@@ -270,6 +270,7 @@ impl Unit {
         // What the blocks took goes over; what their commit may need for what snapshots see stays.
         let blocks = Reserved { bytes: self.reserved.bytes - rows.bytes, blocks: 0 };
         self.reserved -= blocks;
+        self.drawn = Reserved::default();
         carrier.reserved += blocks;
         carrier.has_spilled = self.has_spilled;
         carrier.besides = Some(Box::new(besides));

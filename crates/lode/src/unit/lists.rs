@@ -274,7 +274,7 @@ impl Unit {
         let Place::After(number) = number_in(shift, Place::After(block))? else { unreachable!("it stays one") };
         self.do_op(Op::Remove { list: list.0, block: number }, 6, 0)?;
         let pool = self.disk.core.lock().state.tables.pool(shift).unwrap_or_default();
-        self.drop_blocks(pool.blocks, u64::from(number), u64::from(number) + 1);
+        self.take_out(pool.blocks, 1 << shift, u64::from(number), u64::from(number) + 1);
         Ok(())
     }
 

@@ -75,7 +75,9 @@ fn reads_in_the_order_of_a_list_are_read_ahead() {
     let in_order = read(&tape, &disk, &order).len();
     assert!(in_order < 60, "{in_order} reads for 240 blocks in order");
     assert_eq!(read(&tape, &disk, &order).len(), 0, "all of it fits in the cache");
-    let disk = again(disk);
+    // In a cache that has no room for windows on the log: those would hold most of so small a disk.
+    drop(again(disk));
+    let disk = Disk::open(tape.clone(), &OpenOptions { cache_bytes: 1 << 20, ..quiet() }).unwrap();
     let scattered: Vec<BlockId> = (0..240).map(|n| order[n * 83 % 240]).collect();
     // A few more are of tables.
     let each = 240..250;

@@ -8,6 +8,7 @@ mod copies;
 mod discard;
 mod files;
 mod found;
+mod given_back;
 mod grow;
 mod hints;
 mod kept_units;

@@ -5,15 +5,15 @@ use lode::{Compression, Disk, ErrorKind, OpenOptions, Survive, Volume, VolumeOpt
 use lode_media::{Position, ZoneId};
 use std::sync::Arc;
 
-const BLOCK: u64 = 512;
+pub const BLOCK: u64 = 512;
 /// What a stored block of 512 bytes is charged.
-const CHARGE: u64 = 512 + 128;
+pub const CHARGE: u64 = 512 + 128;
 
-fn options(bytes: u64) -> VolumeOptions {
+pub fn options(bytes: u64) -> VolumeOptions {
     VolumeOptions { bytes, block_bytes: 512, ..VolumeOptions::default() }
 }
 
-fn plain() -> OpenOptions {
+pub fn plain() -> OpenOptions {
     OpenOptions { cache_bytes: 0, ..quiet() }
 }
 
@@ -21,11 +21,11 @@ fn read_only() -> OpenOptions {
     OpenOptions { read_only: true, ..plain() }
 }
 
-fn stamp(step: u64) -> Vec<u8> {
+pub fn stamp(step: u64) -> Vec<u8> {
     step.to_le_bytes().repeat(64)
 }
 
-fn stamp_of(volume: &Volume, block: u64) -> u64 {
+pub fn stamp_of(volume: &Volume, block: u64) -> u64 {
     let mut bytes = [0; 512];
     volume.read_at(block * BLOCK, &mut bytes).unwrap();
     assert!(bytes.chunks(8).all(|word| word == &bytes[..8]), "block {block} is of two parts");
@@ -37,7 +37,7 @@ fn drawn(step: u64, below: u64) -> u64 {
 }
 
 /// Writes whole blocks from `offset` on until the disk is full; tells how many.
-fn fill(volume: &Volume, offset: u64) -> u64 {
+pub fn fill(volume: &Volume, offset: u64) -> u64 {
     for n in 0.. {
         match volume.write_at(offset + n * BLOCK, &stamp(n + 1)) {
             Ok(_) => {}

@@ -401,3 +401,66 @@ fn a_larger_window_writes_fewer_checkpoints_and_replays_more() {
         before = Some((counters.roots, counters.checkpoint_bytes, replayed));
     }
 }
+
+/// R13: small blocks take few bytes of log, so recovery is bounded by the number of records, too. Each opening goes on where
+/// a crash left the one before, and the number is never larger.
+#[test]
+fn the_records_that_recovery_applies_are_bounded() {
+    let most = 400;
+    let many = OpenOptions { checkpoint_window_bytes: Some(1 << 30), ..quiet() };
+    let few = OpenOptions { checkpoint_window_records: most, ..many.clone() };
+    let mut replayed = 0;
+    for options in [&many, &few] {
+        let medium = Watched::disk(64, 256 << 10, 512);
+        let mut written = 0;
+        for opening in 0..3 {
+            let disk = Disk::open(medium.clone(), options).unwrap();
+            replayed = disk.info().unwrap().replayed;
+            if opening > 0 && options.checkpoint_window_records == most {
+                assert!(replayed <= most && replayed > 0, "{replayed} records replayed");
+            }
+            let volume = match disk.volume("v") {
+                Ok(volume) => volume,
+                Err(_) => disk.create_volume("v", &options_of_small()).unwrap(),
+            };
+            let roots = disk.counters().roots;
+            for _ in 0..3000u64 {
+                volume.write_at(drawn(written, 4096) * 64, &[7; 64]).unwrap();
+                written += 1;
+                if written % 10 == 0 {
+                    disk.maintain().unwrap();
+                }
+            }
+            if options.checkpoint_window_records == most {
+                let roots = disk.counters().roots - roots;
+                assert!(roots < 80, "{roots} roots for 3000 records: one for each eighth of what may be replayed");
+            }
+            disk.flush(Survive::Power).unwrap();
+        }
+        if options.checkpoint_window_records != most {
+            assert!(replayed >= 6000, "bytes do not bound them: {replayed}");
+        }
+    }
+}
+
+fn options_of_small() -> VolumeOptions {
+    options(4096 * 64, 64)
+}
+
+/// With the least bound that there is the keeper comes to rest all the same once nobody writes.
+#[test]
+fn the_keeper_comes_to_rest_whatever_the_bound() {
+    let medium = Watched::disk(64, 256 << 10, 512);
+    let options = OpenOptions { checkpoint_window_records: 1, ..windowed(1 << 30) };
+    let disk = Disk::open(medium, &options).unwrap();
+    let volume = disk.create_volume("v", &options_of_small()).unwrap();
+    for block in 0..1000 {
+        volume.write_at(block * 64, &[7; 64]).unwrap();
+    }
+    while disk.maintain().unwrap() {}
+    let roots = disk.counters().roots;
+    for _ in 0..10 {
+        disk.maintain().unwrap();
+    }
+    assert_eq!(disk.counters().roots, roots);
+}
