@@ -187,7 +187,13 @@ impl Files {
             Source::Freeing => &self.promises.freeing,
             Source::Hold => &self.promises.hold,
         };
-        held.lock().space.as_mut().map(|space| unit.put_back(space)).transpose()?;
+        let mut held = held.lock();
+        let wanted = held.wanted;
+        if let Some(space) = &mut held.space {
+            unit.put_back(space)?;
+            // With what it has drawn elsewhere before, it may be more.
+            space.shrink(wanted.min(space.blocks()));
+        }
         Ok(())
     }
 
