@@ -420,7 +420,13 @@ fn what_a_file_loses_its_last_name_with_is_given_back_and_nothing_is_left() {
     over_each(|| {
         let scratch = Scratch::new();
         let mounted = Mounted::new(&scratch);
-        let open = fs::OpenOptions::new().read(true).write(true).create(true).open(mounted.path("open")).unwrap();
+        let open = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(mounted.path("open"))
+            .unwrap();
         open.write_all_at(b"still here", 0).unwrap();
         let free = || rustix::fs::statvfs(&mounted.at).unwrap().f_bfree;
         let before = free();
@@ -501,4 +507,86 @@ fn a_ring_that_is_not_to_be_had_is_refused_with_what_to_do_and_done_without_unle
     good(&mut within(
         "$0 mount $1 $2; echo x > $2/x; test $(cat $2/x) = x; umount $2; while ! $0 fs check $1; do sleep 0.1; done",
     ));
+}
+
+#[test]
+fn a_run_within_a_run_counts_in_that_and_with_that() {
+    over_each(|| {
+        let scratch = Scratch::new();
+        let mounted = Mounted::new(&scratch);
+        fs::write(mounted.path("a"), "one").unwrap();
+        fs::write(mounted.path("gone"), "").unwrap();
+        let lode = env!("CARGO_BIN_EXE_lode");
+        let inner = |line: &str| format!("{lode} run . -- sh -ec '{line}'");
+        let script = format!(
+            "test $(cat a) = one; test ! -e new; ls > list
+             {}
+             test $(cat a) = two; test ! -e gone; cat new
+             {} && exit 9
+             test $(cat a) = two; test ! -e never
+             {}
+             test -e deep; {lode} run . -- cat a > copy",
+            inner("echo two > a; rm gone; echo new > new"),
+            inner("echo three > a; echo x > never; exit 3"),
+            inner(&format!("{lode} run . -- touch deep"))
+        );
+        good(&mut mounted.shell(&[], &format!("{script}; test $(cat {}/a) = two", mounted.at.display())));
+        let content = |name: &str| fs::read_to_string(mounted.path(name)).unwrap();
+        assert_eq!((content("a"), content("new"), content("copy")), ("two\n".into(), "new\n".into(), "two\n".into()));
+        assert!(mounted.path("deep").exists() && !mounted.path("gone").exists() && !mounted.path("never").exists());
+        // What the inner ones did goes with the outer one.
+        let failed = run(&mut mounted.shell(&[], &format!("{}; exit 4", inner("echo lost > a; rm new"))));
+        assert_eq!(failed.status.code(), Some(4));
+        assert_eq!((content("a"), content("new")), ("two\n".into(), "new\n".into()));
+        let kept = run(&mut mounted.shell(&[], &format!("{lode} run . --keep mine -- true")));
+        assert!(!kept.status.success() && String::from_utf8_lossy(&kept.stderr).contains("keep the outer one"));
+        assert_eq!(good(&mut mounted.lode(&["txn", "list"], &[])), "");
+        mounted.stop();
+    });
+}
+
+#[test]
+fn snapshots_are_made_looked_at_and_deleted_as_directories() {
+    over_each(|| {
+        let scratch = Scratch::new();
+        let disk = scratch.disk("256MiB");
+        good(lode(&["fs", "make"]).arg(&disk));
+        let at = scratch.path("mnt");
+        fs::create_dir(&at).unwrap();
+        let mut mounted = Mounted::again(&disk, &at, &["-o", "snapshots"]);
+        fs::create_dir(mounted.path("d")).unwrap();
+        fs::write(mounted.path("d/a"), "old").unwrap();
+        fs::create_dir(mounted.path(".snapshots/monday")).unwrap();
+        fs::write(mounted.path("d/a"), "new").unwrap();
+        fs::write(mounted.path("d/b"), "b").unwrap();
+        let names = |path: &str| {
+            let mut names: Vec<_> =
+                fs::read_dir(mounted.path(path)).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names(".snapshots"), ["monday"]);
+        assert_eq!((names(".snapshots/monday/d"), names("")), (vec!["a".into()], vec!["d".into()]));
+        assert_eq!(fs::read_to_string(mounted.path(".snapshots/monday/d/a")).unwrap(), "old");
+        let refused = fs::write(mounted.path(".snapshots/monday/d/a"), "x").unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+        assert_eq!(
+            fs::create_dir(mounted.path(".snapshots/monday")).unwrap_err().kind(),
+            std::io::ErrorKind::AlreadyExists
+        );
+        assert!(fs::write(mounted.path(".snapshots/x"), "").is_err());
+        assert!(!mounted.path(".snapshots/monday/.snapshots").exists());
+        mounted.kill();
+        let mounted = Mounted::again(&disk, &at, &["-o", "snapshots"]);
+        fs::copy(mounted.path(".snapshots/monday/d/a"), mounted.path("d/a")).unwrap();
+        assert_eq!(fs::read_to_string(mounted.path("d/a")).unwrap(), "old");
+        fs::remove_dir(mounted.path(".snapshots/monday")).unwrap();
+        assert!(!mounted.path(".snapshots/monday").exists());
+        fs::create_dir(mounted.path(".snapshots/monday")).unwrap();
+        assert!(mounted.path(".snapshots/monday/d/b").exists());
+        mounted.stop();
+        let mounted = Mounted::again(&disk, &at, &[]);
+        assert!(!mounted.path(".snapshots").exists(), "only if asked for");
+        drop(mounted);
+    });
 }
