@@ -16,6 +16,7 @@ use lode_fs::FileSystem;
 use lode_fuse::Mount;
 use lode_nbd::Server;
 use options::Options;
+use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -164,12 +165,18 @@ fn tell(arguments: &Arguments, disk: &Disk, server: Option<&Server>, took: Durat
     if arguments.daemon { background::let_go() } else { Ok(()) }
 }
 
+/// Whether a directory says that whoever mounted it is no more; the second is said to who asks just when it ends.
+fn left_behind(error: &std::io::Error) -> bool {
+    let number = error.raw_os_error();
+    [Errno::NOTCONN, Errno::CONNABORTED].iter().any(|errno| number == Some(errno.raw_os_error()))
+}
+
 /// A mount that a process has left that is no more is taken away; anything else must be a directory.
 fn ready(directory: &Path) -> Result<()> {
     match std::fs::metadata(directory) {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => Err(Failure::usage(format!("{}: expected a directory", image::show(directory)))),
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error()) => {
+        Err(error) if left_behind(&error) => {
             let taken = unmount(directory, UnmountFlags::DETACH);
             if taken.is_err() {
                 // Without the right to unmount there is a program that has it.
