@@ -281,6 +281,14 @@ fn after_kill_9_it_is_unmounted_if_that_was_asked_for_and_mounts_again_in_any_ca
             std::thread::sleep(Duration::from_millis(10));
         }
     }
+    // At whatever moment of its end.
+    for _ in 0..20 {
+        // It is busy as long as the one before is ending.
+        let again = || run(lode(&["mount"]).arg(&bench.disk).arg(&bench.at));
+        let mounted = std::iter::repeat_with(again).find(|done| done.status.code() != Some(4)).unwrap();
+        assert!(mounted.status.success(), "{}", String::from_utf8_lossy(&mounted.stderr));
+        rustix::process::kill_process(bench.process(), rustix::process::Signal::KILL).unwrap();
+    }
     bench.mount(&[]);
     assert_eq!(fs::read_to_string(bench.at.join("auto_unmount")).unwrap(), "auto_unmount");
     assert_eq!(fs::read_to_string(bench.at.join("strict")).unwrap(), "strict");
