@@ -72,8 +72,8 @@ pub fn child(arguments: &ChildArguments) -> Result<Code> {
 /// Makes everything, and prints what that holds in memory: bytes of tables, bytes of the process, and the seconds.
 fn fill_image(arguments: &ChildArguments, data: &Data) -> Result<()> {
     let start = Instant::now();
-    // Twice what the files, their inodes and names take.
-    let bytes = (arguments.files * (FILE + 900)).next_multiple_of(1 << 30);
+    // More than is written while they are made, so that nothing is cleaned on the way.
+    let bytes = (arguments.files * (FILE + 1900)).next_multiple_of(1 << 30);
     let raw = RawImage::create(&arguments.file, &CreateOptions { bytes, force: false })?;
     let medium = Arc::new(raw.into_medium(lode::default_zone_bytes(bytes))?);
     // Nothing of the tables is put away.
