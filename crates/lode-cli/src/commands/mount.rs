@@ -59,7 +59,7 @@ pub struct Arguments {
     /// Change nothing
     #[arg(long)]
     read_only: bool,
-    /// So many threads answer [default: twice as many as there are processors, at least 4]
+    /// So many threads answer over /dev/fuse [default: twice as many as there are processors, at least 4]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// strict, relaxed, ring, noring, suid, dev, noexec, ro, rw, allow_other, auto_unmount; others are ignored
@@ -126,7 +126,8 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
         let control = Control::start(&arguments.disk, disk, &shelf);
         let chores = Chores::start(disk, options.read_only, false);
         let (disk_name, directory) = (image::show(&arguments.disk), image::show(&arguments.directory));
-        output::line(format!("{disk_name}: on {directory} after {:.1} ms", took.as_secs_f64() * 1e3))?;
+        let over = if mount.has_ring() { ", over io_uring" } else { "" };
+        output::line(format!("{disk_name}: on {directory} after {:.1} ms{over}", took.as_secs_f64() * 1e3))?;
         output::line("ready")?;
         while !mount.is_over() && signals.pending().next().is_none() {
             std::thread::sleep(LOOK);
