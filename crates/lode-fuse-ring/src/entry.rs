@@ -1,7 +1,7 @@
 //! An entry of a queue: a ring, the memory that is lent, and the thread that answers what comes in it.
 
-use crate::Serve;
 use crate::memory::Memory;
+use crate::{Asked, Serve};
 use io_uring::squeue::Entry128;
 use io_uring::{IoUring, cqueue, opcode, types};
 use std::io;
@@ -87,9 +87,8 @@ impl Entry {
             }
             let mut ours = self.memory.ours();
             let commit_id = ours.commit_id();
-            // Whatever state it leaves behind belongs to who serves, who has to expect that.
-            let answer = catch_unwind(AssertUnwindSafe(|| server.serve(ours.asked())));
-            ours.answer(answer.unwrap_or(Err(rustix::io::Errno::IO.raw_os_error())));
+            let answer = served(server, ours.asked());
+            ours.answer(answer);
             self.lend(COMMIT_AND_FETCH, commit_id)?;
         }
     }
@@ -141,6 +140,11 @@ impl Entry {
     }
 }
 
+/// Always an answer (Q1). Whatever state a panic leaves behind belongs to who serves, who has to expect that.
+fn served(server: &dyn Serve, asked: Asked<'_>) -> Result<usize, i32> {
+    catch_unwind(AssertUnwindSafe(|| server.serve(asked))).unwrap_or(Err(rustix::io::Errno::IO.raw_os_error()))
+}
+
 /// What the kernel says when a connection has ended.
 fn is_over(errno: i32) -> bool {
     use rustix::io::Errno;
@@ -159,6 +163,23 @@ fn set_stretches(entry: &mut Entry128) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    struct Panics;
+
+    impl Serve for Panics {
+        fn serve(&self, asked: Asked<'_>) -> Result<usize, i32> {
+            assert!(asked.given > 0, "a request without anything");
+            Ok(asked.given)
+        }
+    }
+
+    #[test]
+    fn who_panics_has_answered_that_it_failed() {
+        let mut memory = Memory::new(64);
+        assert_eq!(served(&Panics, memory.ours().asked()), Err(5));
+        let asked = Asked { header: &[0; 40], arguments: &[0; 128], payload: &mut [0; 8], given: 3 };
+        assert_eq!(served(&Panics, asked), Ok(3));
+    }
 
     #[test]
     fn the_length_is_set_and_nothing_else_is() {

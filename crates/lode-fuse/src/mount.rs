@@ -83,8 +83,9 @@ pub struct MountOptions {
 /// A mounted file system.
 pub struct Mount {
     session: BackgroundSession,
-    /// Who answers what comes over rings.
+    /// Who answers what comes over rings, and whether that is so.
     queues: Option<Queues>,
+    ring: bool,
     views: Arc<Views>,
     forgotten: Arc<Forgotten>,
     /// The one that tells the kernel what has changed, and the one that lets go of what it has forgotten.
@@ -162,23 +163,27 @@ fn taken_away(at: &Path) {
 }
 
 /// Whether a ring is to be had. An error: it was asked for, and is not.
-fn ring_offered(transport: Transport) -> io::Result<bool> {
-    let refusal = if transport == Transport::Device { None } else { ring::refusal() };
-    match (transport, refusal) {
-        (Transport::Device, _) | (Transport::Either, Some(_)) => Ok(false),
-        (Transport::Ring, Some(why)) => Err(io::Error::new(io::ErrorKind::Unsupported, why)),
-        (_, None) => Ok(true),
+fn ring_offered(options: &MountOptions) -> io::Result<bool> {
+    let refusal = match options.transport {
+        Transport::Device => return Ok(false),
+        // fusermount3 looks once whether the process is no more, and while the kernel takes back its rings it is told otherwise.
+        _ if options.auto_unmount => Some("not together with auto_unmount, which needs /dev/fuse alone".to_owned()),
+        _ => ring::refusal(),
+    };
+    match refusal {
+        Some(why) if options.transport == Transport::Ring => Err(io::Error::new(io::ErrorKind::Unsupported, why)),
+        refusal => Ok(refusal.is_none()),
     }
 }
 
-/// Answers over rings from now on. None: the kernel sends over the device after all.
-fn answer_rings(door: &Arc<Door>, session: &Session<Device>, transport: Transport) -> io::Result<Option<Queues>> {
+/// Answers over rings from now on; not so: the kernel sends over the device after all.
+fn answer_rings(door: &Arc<Door>, session: &Session<Device>, transport: Transport) -> io::Result<(Queues, bool)> {
     let server = Arc::new(Ring::new(Arc::clone(door), lode_fuse_ring::entries()?));
     let payload_len = usize::try_from(REQUEST_MAX).expect("32 bits fit in an address");
     let (queues, began) = Queues::start(session.as_fd(), payload_len, &server)?;
     match began {
         Err(error) if transport == Transport::Ring => Err(error),
-        _ => Ok(Some(queues)),
+        began => Ok((queues, began.is_ok())),
     }
 }
 
@@ -193,15 +198,15 @@ impl Mount {
     /// Mounts it on a directory: by a call of the kernel for root, by fusermount3 for others. `Unsupported`: a ring was asked
     /// for and cannot be had; the error says what to do.
     pub fn new(fs: FileSystem, at: &Path, options: &MountOptions) -> io::Result<Mount> {
-        let ring = ring_offered(options.transport)?;
+        let ring = ring_offered(options)?;
         let views = Arc::new(Views::new(fs, options.snapshots));
         let forgotten = Arc::new(Forgotten::default());
         let (news, told) = channel();
         let news = parking_lot::Mutex::new(news);
         let door = Arc::new(Door { views: Arc::clone(&views), forgotten: Arc::clone(&forgotten), news });
         let (session, point, agreed) = begin(&door, at, options, ring)?;
-        let queues = if agreed { answer_rings(&door, &session, options.transport) } else { Ok(None) };
-        let queues = queues.inspect_err(|_| taken_away(at))?;
+        let queues = agreed.then(|| answer_rings(&door, &session, options.transport)).transpose();
+        let (queues, ring) = queues.inspect_err(|_| taken_away(at))?.unzip();
         let session = session.spawn().inspect_err(|_| taken_away(at))?;
         let notifier = session.notifier();
         let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
@@ -210,12 +215,20 @@ impl Mount {
         let (of, all) = (Arc::clone(&views), Arc::clone(&forgotten));
         let forgetter = named("lode-forgetter").spawn(move || all.run(&of))?;
         read_ahead(at);
-        Ok(Mount { session, queues, views, forgotten, helpers: vec![teller, forgetter], point })
+        Ok(Mount {
+            session,
+            queues,
+            ring: ring == Some(true),
+            views,
+            forgotten,
+            helpers: vec![teller, forgetter],
+            point,
+        })
     }
 
     /// Whether requests come over a ring.
     pub fn has_ring(&self) -> bool {
-        self.queues.is_some()
+        self.ring
     }
 
     /// Whether the kernel has unmounted it.
@@ -225,7 +238,7 @@ impl Mount {
 
     /// Unmounts it, and gives back the file system once everything that was asked before is answered.
     pub fn unmount(self) -> io::Result<FileSystem> {
-        let Mount { session, queues, views, forgotten, helpers, point } = self;
+        let Mount { session, queues, views, forgotten, helpers, point, .. } = self;
         let fs = views.fs.clone();
         match &point {
             _ if session.guard.is_finished() => session.join()?,

@@ -20,17 +20,28 @@ use told::Told;
 /// See the file's head.
 pub(crate) struct Ring {
     door: Arc<Door>,
-    commits: AtomicUsize,
-    /// So many may be under way.
-    commits_max: usize,
+    commits: Places,
 }
 
-/// One of those that are under way.
-struct Place<'a>(&'a AtomicUsize);
+/// So many places, taken and given back.
+struct Places {
+    taken: AtomicUsize,
+    max: usize,
+}
+
+/// One of them, until it is dropped.
+struct Place<'a>(&'a Places);
+
+impl Places {
+    fn take(&self) -> Option<Place<'_>> {
+        let more = |taken: usize| (taken < self.max).then_some(taken + 1);
+        self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok().map(|_| Place(self))
+    }
+}
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        self.0.taken.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -57,7 +68,7 @@ impl lode_fuse_ring::Serve for Ring {
 impl Ring {
     /// `entries`: how many requests of a queue are worked on at once.
     pub fn new(door: Arc<Door>, entries: usize) -> Ring {
-        Ring { door, commits: AtomicUsize::new(0), commits_max: (entries / 2).max(1) }
+        Ring { door, commits: Places { taken: AtomicUsize::new(0), max: (entries / 2).max(1) } }
     }
 
     fn answer(&self, asked: lode_fuse_ring::Asked<'_>) -> Answer<usize> {
@@ -141,7 +152,7 @@ impl Ring {
 
     fn extended(&self, header: &Header, name: &[u8], size: u32) -> Answer<Value> {
         let commit = size > 0 && matches!(Question::of(name), Some(Ok(Question::Commit(_))));
-        let place = if commit { self.place() } else { None };
+        let place = if commit { self.commits.take() } else { None };
         if commit && place.is_none() {
             let why = "others are committing: ask again";
             return fitted(size, control::refused(Errno::AGAIN.raw_os_error(), why));
@@ -165,11 +176,6 @@ impl Ring {
         );
         // Whoever should tell may have ended: then the mount has, too.
         let _ = wait.recv();
-    }
-
-    fn place(&self) -> Option<Place<'_>> {
-        let more = |under_way: usize| (under_way < self.commits_max).then_some(under_way + 1);
-        self.commits.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok().map(|_| Place(&self.commits))
     }
 }
 
@@ -204,5 +210,19 @@ impl Found {
             Found::Number(number) => told.u64(*number),
             Found::Nothing => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_commits_that_wait_there_are_never_as_many_as_entries() {
+        let places = Places { taken: AtomicUsize::new(0), max: 2 };
+        let (first, second) = (places.take(), places.take());
+        assert!(first.is_some() && second.is_some() && places.take().is_none());
+        drop(first);
+        assert!(places.take().is_some() && places.take().is_some());
     }
 }

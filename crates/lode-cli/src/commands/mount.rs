@@ -89,7 +89,7 @@ pub struct Arguments {
     read_only: bool,
     #[command(flatten)]
     at: Where,
-    /// So many threads answer [default: twice as many as there are processors, at least 4]
+    /// So many threads answer over /dev/fuse [default: twice as many as there are processors, at least 4]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// strict, relaxed, ring, noring, snapshots, reorganize, suid, dev, noexec, ro, allow_other, auto_unmount,
@@ -146,7 +146,7 @@ pub fn run(mut arguments: Arguments) -> Result<Code> {
             .map_err(|error| refused(&arguments.directory, error))?;
         let control = Control::start(&arguments.disk, disk, &shelf);
         let chores = Chores::start(disk, options.mount.read_only, options.reorganize);
-        let told = tell(&arguments, disk, server.as_ref(), took);
+        let told = tell(&arguments, disk, server.as_ref(), (took, mount.has_ring()));
         while told.is_ok() && !mount.is_over() && signals.pending().next().is_none() {
             std::thread::sleep(LOOK);
         }
@@ -165,9 +165,10 @@ pub fn run(mut arguments: Arguments) -> Result<Code> {
 }
 
 /// Says that it is mounted.
-fn tell(arguments: &Arguments, disk: &Disk, server: Option<&Server>, took: Duration) -> Result<()> {
+fn tell(arguments: &Arguments, disk: &Disk, server: Option<&Server>, (took, ring): (Duration, bool)) -> Result<()> {
     let (path, directory) = (image::show(&arguments.disk), image::show(&arguments.directory));
-    output::line(format!("{path}: on {directory} after {:.1} ms", took.as_secs_f64() * 1e3))?;
+    let over = if ring { ", over io_uring" } else { "" };
+    output::line(format!("{path}: on {directory} after {:.1} ms{over}", took.as_secs_f64() * 1e3))?;
     if let Some(server) = server {
         output::print(&serving::uris(disk, server.address())?)?;
     }

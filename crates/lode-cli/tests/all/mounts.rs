@@ -38,6 +38,7 @@ impl Mounted {
             assert!(out.read_line(&mut line).unwrap() > 0, "expected `lode mount` to be ready, found {all:?}");
             all.push_str(&line);
         }
+        assert_eq!(all.contains(", over io_uring\n"), has_ring(), "{all}");
         Mounted { child, disk: disk.to_owned(), at: at.to_owned() }
     }
 
@@ -110,6 +111,10 @@ fn files_are_what_programs_made_them_also_when_mounted_again() {
             assert_eq!(names, ["b", "c", "e", "sparse"]);
         };
         check(&at);
+        let device = fs::metadata(&mounted.at).unwrap().dev();
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let ahead = fs::read_to_string(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb")).unwrap();
+        assert_eq!(ahead, "1024\n");
         assert!(good(tool("findmnt", "util-linux").arg(&mounted.at)).contains("fuse.lode"));
         let (disk, point) = (mounted.disk.clone(), mounted.at.clone());
         mounted.stop();
@@ -420,13 +425,7 @@ fn what_a_file_loses_its_last_name_with_is_given_back_and_nothing_is_left() {
     over_each(|| {
         let scratch = Scratch::new();
         let mounted = Mounted::new(&scratch);
-        let open = fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(mounted.path("open"))
-            .unwrap();
+        let open = fs::OpenOptions::new().read(true).write(true).create_new(true).open(mounted.path("open")).unwrap();
         open.write_all_at(b"still here", 0).unwrap();
         let free = || rustix::fs::statvfs(&mounted.at).unwrap().f_bfree;
         let before = free();
@@ -559,6 +558,7 @@ fn snapshots_are_made_looked_at_and_deleted_as_directories() {
         fs::create_dir(mounted.path(".snapshots/monday")).unwrap();
         fs::write(mounted.path("d/a"), "new").unwrap();
         fs::write(mounted.path("d/b"), "b").unwrap();
+        fs::File::open(mounted.path("d/b")).unwrap().sync_all().unwrap();
         let names = |path: &str| {
             let mut names: Vec<_> =
                 fs::read_dir(mounted.path(path)).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -588,5 +588,35 @@ fn snapshots_are_made_looked_at_and_deleted_as_directories() {
         let mounted = Mounted::again(&disk, &at, &[]);
         assert!(!mounted.path(".snapshots").exists(), "only if asked for");
         drop(mounted);
+    });
+}
+
+#[test]
+fn a_mount_that_is_to_end_with_its_process_does_whatever_the_kernel_offers() {
+    let scratch = Scratch::new();
+    over_each(|| {
+        let _ = fs::remove_file(scratch.path("disk.lode"));
+        let disk = scratch.disk("64MiB");
+        good(lode(&["fs", "make"]).arg(&disk));
+        let at = scratch.path(option());
+        fs::create_dir(&at).unwrap();
+        if has_ring() {
+            let mut command = lode(&["mount", "--foreground", "-o", "ring,auto_unmount"]);
+            let refused = bad(command.arg(&disk).arg(&at), 9);
+            assert!(refused.contains("not together with auto_unmount"), "{refused}");
+        }
+        let mut child = lode(&["mount", "--foreground", "-o", "auto_unmount"]).arg(&disk).arg(&at).spawn().unwrap();
+        let mounted = || fs::read_to_string("/proc/mounts").unwrap().contains(&format!(" {} fuse", at.display()));
+        let until = |so: bool| {
+            (0..3000).any(|_| {
+                std::thread::sleep(Duration::from_millis(10));
+                mounted() == so
+            })
+        };
+        assert!(until(true), "it is never mounted");
+        fs::write(at.join("a"), "content").unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(until(false), "it is still mounted");
     });
 }
