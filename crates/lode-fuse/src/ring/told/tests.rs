@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::door::transactions_directory;
+use crate::door::made_up;
 use lode_fs::{Attributes, Ino, Kind};
 
 fn known() -> Known {
@@ -48,13 +48,16 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 
 #[test]
 fn answers_have_the_lengths_that_the_kernel_expects() {
-    let statistics = Statistics { bytes: 1 << 20, free: 1 << 19, inodes: 5, free_inodes: 4 };
+    let statistics = Statistics { bytes: 1 << 20, free: 1 << 19, held: 0, inodes: 5, free_inodes: 4 };
     let known = known();
     let len = |tell: &dyn Fn(&mut Told<'_>) -> Answer<()>| told(4096, |told| tell(told)).unwrap().len();
     assert_eq!(len(&|told| told.attributes(&known)), 104);
     assert_eq!(len(&|told| told.entry(&known)), ENTRY_LEN);
     assert_eq!(len(&|told| told.looked(&Looked::Nothing)), ENTRY_LEN);
-    assert_eq!(len(&|told| told.looked(&Looked::Asked(transactions_directory()))), ENTRY_LEN);
+    assert_eq!(
+        len(&|told| told.looked(&Looked::Asked(made_up(crate::node::node(0, crate::node::TRANSACTIONS))))),
+        ENTRY_LEN
+    );
     assert_eq!(len(&|told| told.opened(&known)), ENTRY_LEN + 16);
     assert_eq!(len(&|told| told.statx(&known)), 288);
     assert_eq!(len(&|told| told.statistics(&statistics)), 80);
