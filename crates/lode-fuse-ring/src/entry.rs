@@ -26,9 +26,10 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 type Ring = IoUring<Entry128, cqueue::Entry>;
 
-/// A ring for commands that are as long as those of FUSE, used by the thread that makes it.
+/// A ring for commands that are as long as those of FUSE, used by the thread that makes it. The kernel puts a request into it
+/// when that thread waits for one, and at no other time: measured, that is as fast as any other way and varies least.
 pub(crate) fn new_ring() -> io::Result<Ring> {
-    IoUring::builder().setup_single_issuer().setup_coop_taskrun().dontfork().build(4)
+    IoUring::builder().setup_single_issuer().setup_defer_taskrun().dontfork().build(4)
 }
 
 /// See the file's head.

@@ -45,9 +45,9 @@ With -o reorganize, once nobody has read or written for ten seconds, files that 
 random are put in order again, so that they are read fast from their beginning to their end.
 
 After a crash, or kill -9, the same command mounts it again and goes on: there is nothing to mend.
-Requests come over io_uring where the kernel offers that (Linux 6.14 or later, and switched on: as root,
-echo Y > /sys/module/fuse/parameters/enable_uring), which makes small operations about twice as fast;
--o noring does without, -o ring refuses to mount where it is not to be had.
+Requests come over io_uring where the kernel offers that (Linux 6.14 or later, and switched on: as
+root, echo Y > /sys/module/fuse/parameters/enable_uring), which makes small operations faster, reads
+about twice. -o noring does without, -o ring refuses to mount where it is not to be had.
 
 Programs that set user ids, and devices, are not honoured unless -o suid and -o dev ask for that.
 

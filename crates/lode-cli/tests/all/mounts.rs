@@ -605,7 +605,9 @@ fn a_mount_that_is_to_end_with_its_process_does_whatever_the_kernel_offers() {
             let refused = bad(command.arg(&disk).arg(&at), 9);
             assert!(refused.contains("not together with auto_unmount"), "{refused}");
         }
-        let mut child = lode(&["mount", "--foreground", "-o", "auto_unmount"]).arg(&disk).arg(&at).spawn().unwrap();
+        let mut command = lode(&["mount", "--foreground", "-o", "auto_unmount"]);
+        let child = command.arg(&disk).arg(&at).spawn().unwrap();
+        let mut process = Mounted { child, disk, at: at.clone() };
         let mounted = || fs::read_to_string("/proc/mounts").unwrap().contains(&format!(" {} fuse", at.display()));
         let until = |so: bool| {
             (0..3000).any(|_| {
@@ -615,8 +617,7 @@ fn a_mount_that_is_to_end_with_its_process_does_whatever_the_kernel_offers() {
         };
         assert!(until(true), "it is never mounted");
         fs::write(at.join("a"), "content").unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
+        process.kill();
         assert!(until(false), "it is still mounted");
     });
 }
