@@ -101,7 +101,7 @@ fn number(error: rustix::io::Errno) -> Errno {
 
 fn entry(reply: ReplyEntry, found: &Answer<Known>) {
     match found {
-        Ok(known) => reply.entry(&BELIEVED, &attributes(known), generation(known)),
+        Ok(known) => reply.entry(&known.believed, &attributes(known), generation(known)),
         Err(error) => reply.error(number(*error)),
     }
 }
@@ -115,7 +115,7 @@ fn empty(reply: ReplyEmpty, done: Answer<()>) {
 
 fn attr(reply: ReplyAttr, found: &Answer<Known>) {
     match found {
-        Ok(known) => reply.attr(&BELIEVED, &attributes(known)),
+        Ok(known) => reply.attr(&known.believed, &attributes(known)),
         Err(error) => reply.error(number(*error)),
     }
 }
@@ -167,9 +167,8 @@ impl Filesystem for Device {
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         match self.door.lookup(asker(request), at(parent), name.as_bytes()) {
-            Ok(Looked::Here(known)) => reply.entry(&BELIEVED, &attributes(&known), generation(&known)),
-            Ok(Looked::Asked(known)) => {
-                reply.entry_with_ttls(&BELIEVED, &ASKED, &attributes(&known), generation(&known));
+            Ok(Looked::Here(known)) => {
+                reply.entry(&known.believed, &attributes(&known), generation(&known));
             }
             Ok(Looked::Nothing) => {
                 let nothing = FileAttr { ino: INodeNo(0), ..attributes(&made_up(node(0, TRANSACTIONS))) };
@@ -369,7 +368,7 @@ impl Filesystem for Device {
         let done = self.door.list_looked_up(at(node), offset, &mut |known, entry| {
             let name = OsStr::from_bytes(&entry.name);
             let node = INodeNo(known.node.0);
-            !reply.add(node, entry.next, name, &BELIEVED, &attributes(known), generation(known))
+            !reply.add(node, entry.next, name, &known.believed, &attributes(known), generation(known))
         });
         match done {
             Ok(()) => reply.ok(),

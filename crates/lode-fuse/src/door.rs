@@ -13,9 +13,9 @@ pub(crate) use questions::{Answered, Value, fitted};
 
 use crate::errno::errno;
 use crate::forgotten::Forgotten;
-use crate::node::{Node, SNAPSHOTS, node, parts};
+use crate::node::{Node, SNAPSHOTS, TRANSACTIONS, node, parts};
 use crate::views::Views;
-use lode_fs::{Attributes, Caller, Committed, Ino, Kind, Time, View};
+use lode_fs::{Attributes, Caller, Committed, Entry, Ino, Kind, Time, View};
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -60,6 +60,8 @@ impl Asker {
 pub(crate) struct Known {
     pub node: Node,
     pub found: Attributes,
+    /// How long that the name means this is believed, and the attributes are.
+    pub believed: Duration,
 }
 
 /// See the file's head.
@@ -100,11 +102,19 @@ pub(crate) fn made_up(node: Node) -> Known {
         changed: Time(0),
         made: Time(0),
     };
-    Known { node, found }
+    Known { node, found, believed: BELIEVED }
 }
 
 fn known(view: u64, found: Attributes) -> Known {
-    Known { node: node(view, found.ino), found }
+    Known { node: node(view, found.ino), found, believed: BELIEVED }
+}
+
+/// What a name means that cannot be read, so that the name can be seen and removed: what the name itself tells. Whoever asks
+/// for more is told of the damage.
+fn unreadable(view: u64, entry: &Entry) -> Known {
+    let nothing = made_up(node(view, TRANSACTIONS)).found;
+    let found = Attributes { ino: entry.ino, kind: entry.kind, permissions: 0, links: 1, ..nothing };
+    Known { believed: ASKED, ..known(view, found) }
 }
 
 impl Door {

@@ -621,3 +621,43 @@ fn a_mount_that_is_to_end_with_its_process_does_whatever_the_kernel_offers() {
         assert!(until(false), "it is still mounted");
     });
 }
+
+#[test]
+fn a_damaged_file_is_seen_says_so_and_can_be_removed_and_others_can_be_used() {
+    over_each(|| {
+        let scratch = Scratch::new();
+        let mounted = Mounted::new(&scratch);
+        fs::create_dir(mounted.path("d")).unwrap();
+        // What stands behind its head is in the block of the inode.
+        let mark = b"this is in the block of the inode and nowhere else";
+        for name in ["d/bad", "d/good"] {
+            fs::write(mounted.path(name), name).unwrap();
+        }
+        rustix::fs::setxattr(mounted.path("d/bad"), "user.mark", mark, rustix::fs::XattrFlags::empty()).unwrap();
+        let (disk, at) = (mounted.disk.clone(), mounted.at.clone());
+        mounted.stop();
+        let mut bytes = fs::read(&disk).unwrap();
+        let found: Vec<usize> =
+            bytes.windows(mark.len()).enumerate().filter(|(_, part)| part == mark).map(|(place, _)| place).collect();
+        assert!(!found.is_empty());
+        for place in found {
+            bytes[place] ^= 1;
+        }
+        fs::write(&disk, &bytes).unwrap();
+        let mounted = Mounted::again(&disk, &at, &[]);
+        let mut names: Vec<_> =
+            fs::read_dir(mounted.path("d")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["bad", "good"]);
+        let damaged = |error: std::io::Error| error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error());
+        assert!(damaged(fs::metadata(mounted.path("d/bad")).unwrap_err()));
+        assert!(damaged(fs::read(mounted.path("d/bad")).unwrap_err()));
+        let check = run(&mut mounted.lode(&["fs", "check"], &[]));
+        assert!(!check.status.success());
+        fs::remove_file(mounted.path("d/bad")).unwrap();
+        assert_eq!(fs::read_to_string(mounted.path("d/good")).unwrap(), "d/good");
+        fs::write(mounted.path("d/bad"), "new").unwrap();
+        assert_eq!(fs::read_to_string(mounted.path("d/bad")).unwrap(), "new");
+        drop(mounted);
+    });
+}

@@ -1,6 +1,6 @@
 //! Names: looking them up, making, linking, removing, renaming, listing them; and letting go of what they gave.
 
-use super::{Answer, Asker, Door, Known, known, made_up, now, told};
+use super::{ASKED, Answer, Asker, Door, Known, known, made_up, now, told, unreadable};
 use crate::node::{Node, SNAPSHOTS, SNAPSHOTS_NAME, TRANSACTIONS, TRANSACTIONS_NAME, node, parts};
 use lode_fs::{Entry, ErrorKind, Ino, Kind, New, Renaming, View};
 use rustix::io::Errno;
@@ -13,8 +13,6 @@ const RENAME_EXCHANGE: u32 = 2;
 pub(crate) enum Looked {
     /// This.
     Here(Known),
-    /// This, but its attributes depend on who asks.
-    Asked(Known),
     /// Nothing, and the kernel may remember that.
     Nothing,
 }
@@ -23,7 +21,7 @@ impl Door {
     pub fn lookup(&self, asker: Asker, parent: Node, name: &[u8]) -> Answer<Looked> {
         let (number, directory) = parts(parent);
         match (directory, name) {
-            (TRANSACTIONS, _) => return self.lookup_transaction(asker, name).map(Looked::Asked),
+            (TRANSACTIONS, _) => return self.lookup_transaction(asker, name).map(Looked::Here),
             (SNAPSHOTS, _) => return self.lookup_snapshot(name),
             (Ino::ROOT, TRANSACTIONS_NAME) => return Ok(Looked::Here(made_up(node(number, TRANSACTIONS)))),
             // A snapshot has none in it.
@@ -36,7 +34,10 @@ impl Door {
         match view.lookup(parent, name) {
             Ok(found) => Ok(Looked::Here(known(number, found))),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Looked::Nothing),
-            Err(error) => told(Err(error)),
+            Err(error) => match view.entry(parent, name) {
+                Ok(entry) if error.kind() == ErrorKind::Damaged => Ok(Looked::Here(unreadable(number, &entry))),
+                _ => told(Err(error)),
+            },
         }
     }
 
@@ -44,7 +45,8 @@ impl Door {
         let number = std::str::from_utf8(name).ok().and_then(|name| name.parse().ok());
         let number: u64 = number.filter(|number| self.may(asker, *number)).ok_or(Errno::NOENT)?;
         let view = self.views.view(number).ok_or(Errno::NOENT)?;
-        Ok(known(number, told(view.hold(lode_fs::Ino::ROOT))?))
+        // That it is there depends on who asks.
+        Ok(Known { believed: ASKED, ..known(number, told(view.hold(Ino::ROOT))?) })
     }
 
     /// A snapshot that is gone must not be remembered as there: its name is asked for each time.
@@ -156,10 +158,14 @@ impl Door {
             // The kernel counts neither of these as looked up.
             let dots = entry.name == b"." || entry.name == b"..";
             let found = if dots { view.attributes(entry.ino) } else { view.hold(entry.ino) };
-            // One that is gone by now.
-            let Ok(found) = found else { return true };
-            let fitted = tell(&Known { node: node(number, entry.ino), found }, entry);
-            if !fitted && !dots {
+            let (found, held) = match found {
+                Ok(found) => (known(number, found), !dots),
+                Err(error) if error.kind() == ErrorKind::Damaged => (unreadable(number, entry), false),
+                // One that is gone by now.
+                Err(_) => return true,
+            };
+            let fitted = tell(&found, entry);
+            if !fitted && held {
                 let _ = view.release(entry.ino, 1, now());
             }
             fitted

@@ -1,10 +1,9 @@
 //! Answers as bytes. Shapes: `include/uapi/linux/fuse.h`.
 
-use crate::door::{ASKED, Answer, BELIEVED, BLOCK, Known, Looked, NAME_MAX};
+use crate::door::{Answer, BELIEVED, BLOCK, Known, Looked, NAME_MAX};
 use crate::node::Node;
 use lode_fs::{Entry, Statistics, Time};
 use rustix::io::Errno;
-use std::time::Duration;
 
 /// `struct fuse_entry_out`.
 const ENTRY_LEN: usize = 128;
@@ -77,29 +76,24 @@ impl<'a> Told<'a> {
 
     /// `struct fuse_attr_out`.
     pub fn attributes(&mut self, known: &Known) -> Answer<()> {
-        self.u64(BELIEVED.as_secs())?;
+        self.u64(known.believed.as_secs())?;
         self.u64(0)?;
         self.attr(known)
     }
 
-    /// `struct fuse_entry_out`, with how long the name and the attributes are believed.
-    fn entry_for(&mut self, known: &Known, name: Duration, attributes: Duration) -> Answer<()> {
-        for number in [known.node.0, known.found.generation, name.as_secs(), attributes.as_secs(), 0] {
+    /// `struct fuse_entry_out`, with how long the name and the attributes are believed: what has a name.
+    pub fn entry(&mut self, known: &Known) -> Answer<()> {
+        let believed = known.believed.as_secs();
+        for number in [known.node.0, known.found.generation, believed, believed, 0] {
             self.u64(number)?;
         }
         self.attr(known)
-    }
-
-    /// What has a name.
-    pub fn entry(&mut self, known: &Known) -> Answer<()> {
-        self.entry_for(known, BELIEVED, BELIEVED)
     }
 
     /// What a name means, also nothing.
     pub fn looked(&mut self, looked: &Looked) -> Answer<()> {
         match looked {
             Looked::Here(known) => self.entry(known),
-            Looked::Asked(known) => self.entry_for(known, BELIEVED, ASKED),
             Looked::Nothing => {
                 self.zeros(16)?;
                 self.u64(BELIEVED.as_secs())?;
@@ -123,7 +117,7 @@ impl<'a> Told<'a> {
     /// `struct fuse_statx_out`.
     pub fn statx(&mut self, known: &Known) -> Answer<()> {
         let found = &known.found;
-        self.u64(BELIEVED.as_secs())?;
+        self.u64(known.believed.as_secs())?;
         self.zeros(24)?;
         self.u32(STATX_MASK)?;
         self.u32(BLOCK)?;

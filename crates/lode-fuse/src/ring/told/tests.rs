@@ -21,7 +21,7 @@ fn known() -> Known {
         changed: Time::new(12, 3),
         made: Time::new(-1, 4),
     };
-    Known { node: Node(9), found }
+    Known { node: Node(9), found, believed: BELIEVED }
 }
 
 fn entry(name: &str) -> Entry {
@@ -54,10 +54,8 @@ fn answers_have_the_lengths_that_the_kernel_expects() {
     assert_eq!(len(&|told| told.attributes(&known)), 104);
     assert_eq!(len(&|told| told.entry(&known)), ENTRY_LEN);
     assert_eq!(len(&|told| told.looked(&Looked::Nothing)), ENTRY_LEN);
-    assert_eq!(
-        len(&|told| told.looked(&Looked::Asked(made_up(crate::node::node(0, crate::node::TRANSACTIONS))))),
-        ENTRY_LEN
-    );
+    let directory = made_up(crate::node::node(0, crate::node::TRANSACTIONS));
+    assert_eq!(len(&|told| told.looked(&Looked::Here(directory))), ENTRY_LEN);
     assert_eq!(len(&|told| told.opened(&known)), ENTRY_LEN + 16);
     assert_eq!(len(&|told| told.statx(&known)), 288);
     assert_eq!(len(&|told| told.statistics(&statistics)), 80);
@@ -106,4 +104,12 @@ fn what_does_not_fit_is_an_error() {
         assert_eq!(told(room, |told| told.entry(&known())).unwrap_err(), Errno::RANGE);
     }
     assert!(told(3, |told| told.bytes(b"four")).is_err());
+}
+
+/// Another user may not look into a transaction because root has just done so.
+#[test]
+fn what_depends_on_who_asks_is_asked_each_time() {
+    let asked = Known { believed: crate::door::ASKED, ..known() };
+    let bytes = told(4096, |told| told.looked(&Looked::Here(asked))).unwrap();
+    assert_eq!([16, 24].map(|at| u64_at(&bytes, at)), [0, 0], "neither the name nor its attributes");
 }
