@@ -75,6 +75,7 @@ check:
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy -p lode-sim --all-targets --features planted,explore --locked -- -D warnings
+	$(CARGO) clippy -p lode-fs --features unbracketed --locked -- -D warnings
 
 bench: setup
 	$(CARGO) build --release --locked -p lode-cli

@@ -20,6 +20,8 @@ use crate::locks::Locked;
 use crate::promise::FREEING;
 use crate::transaction::{Guard, ReadSet, Txn};
 use crate::types::{Ino, Which};
+#[cfg(not(feature = "unbracketed"))]
+use lode::Whole;
 use lode::{ListId, Lsn, Unit, Volume};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -265,6 +267,9 @@ impl<'a> Op<'a> {
 
     #[cfg(not(feature = "unbracketed"))]
     fn finish_now(&self) -> Result<Lsn> {
+        if let Some(done) = self.finish_together() {
+            return done;
+        }
         let mut unit = self.files.disk.begin()?;
         match self.write_into(&mut unit) {
             Err(error) if error.kind() == ErrorKind::Full => {
@@ -286,6 +291,34 @@ impl<'a> Op<'a> {
     /// At most so many blocks are written.
     fn blocks(&self) -> u64 {
         u64_of(self.staged.len()) + self.steps.iter().map(Step::blocks).sum::<u64>()
+    }
+
+    /// If it is blocks and nothing else: in one step without a unit. None: it is more, or space must be drawn on.
+    #[cfg(not(feature = "unbracketed"))]
+    fn finish_together(&self) -> Option<Result<Lsn>> {
+        if !self.steps.is_empty() || self.frees || self.staged.iter().any(|(.., bytes)| bytes.is_none()) {
+            return None;
+        }
+        let volumes: Result<SmallVec<[_; 4]>> =
+            self.staged.iter().map(|(which, ..)| self.files.volume(*which)).collect();
+        let volumes = match volumes {
+            Ok(volumes) => volumes,
+            Err(error) => return Some(Err(error)),
+        };
+        let whole: SmallVec<[Whole<'_>; 4]> = (self.staged.iter().zip(&volumes))
+            .map(|((_, block, bytes), volume)| Whole {
+                volume,
+                block: *block,
+                bytes: bytes.as_deref().unwrap_or_default(),
+            })
+            .collect();
+        match self.files.disk.write_together(&whole) {
+            Err(error) if error.kind() == lode::ErrorKind::Full => None,
+            done => {
+                self.files.fill_hold();
+                Some(done.map_err(Error::from))
+            }
+        }
     }
 
     /// Space for all of it is promised first, so that the transaction has all of the operation or nothing.
@@ -326,6 +359,7 @@ impl<'a> Op<'a> {
         done
     }
 
+    #[cfg(not(feature = "unbracketed"))]
     fn write_into(&self, unit: &mut Unit) -> Result<()> {
         self.write_noting(unit, &mut false)
     }

@@ -57,6 +57,7 @@ mod volume;
 mod lists;
 mod file_lists;
 mod reservation;
+mod together;
 mod units;
 mod stream;
 mod check;
@@ -86,6 +87,7 @@ pub use stream::{
     Piece, ReceiveInfo, ReceiveOptions, Received, Receiver, SendOptions, Sent, SnapshotIdentity, StreamInfo,
     StreamReader,
 };
+pub use together::Whole;
 pub use types::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BlockId, ListId, Lsn, OrderedId, SnapshotId, UnitId};
 pub use unit::{Unit, UnitCopy};
 pub use units::UnitLabel;

@@ -146,7 +146,7 @@ impl Volume {
         Err(Error::new(ErrorKind::InvalidArgument, format!("volume {} is not of the unit's disk", self.name)))
     }
 
-    fn changeable(&self) -> Result<()> {
+    pub(crate) fn changeable(&self) -> Result<()> {
         match self.at {
             None => Ok(()),
             Some(_) => {

@@ -42,6 +42,14 @@ impl<'a> NewBlock<'a> {
     }
 }
 
+/// Blocks of lists of files that take no more than this are in the cache as soon as they are written.
+const CACHED_MAX: usize = 1024;
+
+/// Whether a block is read again soon, as inodes and directories are.
+pub(crate) fn is_read_again(of_files: bool, kind: Kind, stored: &[u8]) -> bool {
+    of_files && kind == Kind::Raw && stored.len() <= CACHED_MAX
+}
+
 /// Why a change was not made, and what to do before the next try.
 pub(crate) enum Again {
     /// Load this leaf.
@@ -244,6 +252,54 @@ impl Inner {
                 Ok(core.writer.lsn)
             },
             rebase,
+        )
+    }
+
+    /// The same for blocks of several lists: those of each list in one group.
+    pub fn put_groups<'a, G>(&self, groups: &[(ListId, G)], user_bytes: usize) -> Result<Lsn>
+    where
+        G: AsRef<[NewBlock<'a>]>,
+    {
+        let blocks = || groups.iter().flat_map(|(_, blocks)| blocks.as_ref());
+        let data: u32 = blocks().map(|block| len_u32(block.stored.len()).next_multiple_of(crate::types::GRANULE)).sum();
+        let count = blocks().count();
+        let records = put_bytes(1) * len_u32(count);
+        self.until_made(
+            data,
+            |core| core.with_kept(records),
+            Claim::Data,
+            |core| {
+                // All of it is asked before any of it is changed.
+                let mut befores: SmallVec<[Before; 4]> = SmallVec::new();
+                let (mut freed, mut needed) = (0, u64::from(data) + len_u64(count) * crate::shape::BLOCK_CHARGE);
+                for (list, blocks) in groups {
+                    let end = blocks.as_ref().iter().map(|new| new.block.saturating_add(1)).max();
+                    core.check_list(*list, end.unwrap_or(0))?;
+                    let before = core.before(*list, blocks.as_ref())?;
+                    freed += before.olds.iter().map(|old| charge(*old)).sum::<u64>();
+                    needed += before.kept.iter().map(|kept| charge(kept.place)).sum::<u64>();
+                    befores.push(before);
+                }
+                if needed > freed && core.promised() + needed - freed > core.state.shape.promisable() {
+                    return Err(Again::Space(needed - freed));
+                }
+                for ((list, blocks), before) in groups.iter().zip(&befores) {
+                    core.keep(&before.kept);
+                    let of_files = core.state.is_file_list(*list);
+                    let mut run = Run::default();
+                    for (new, old) in blocks.as_ref().iter().zip(&before.olds) {
+                        let place = core.writer.place(new.stored, new.kind);
+                        if is_read_again(of_files, new.kind, new.stored) {
+                            self.remember(place, new.checksum, new.stored);
+                        }
+                        run.push(core, *list, Placed { block: new.block, place, checksum: new.checksum, old: *old });
+                    }
+                    run.end(core, *list);
+                }
+                core.counters.user_bytes += len_u64(user_bytes);
+                Ok(core.writer.lsn)
+            },
+            || Ok(()),
         )
     }
 

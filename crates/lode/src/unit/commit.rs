@@ -12,7 +12,7 @@ use super::shadow::{ListShadow, Shadow, Trimmed};
 use super::{SPARE_CHUNKS, Unit};
 use crate::disk::load::Gathering;
 use crate::disk::ordered::Rows;
-use crate::disk::put::{Again, Placed, Run};
+use crate::disk::put::{Again, Placed, Run, is_read_again};
 use crate::disk::space::Claim;
 use crate::disk::volumes::LIST_RECORD;
 use crate::disk::{Core, Inner};
@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::records::{Form, ListMeta, Record};
 use crate::ordered::{Row, Staged};
 use crate::planted::{self, Bug};
-use crate::types::{Kind, ListId, Location, Lsn, index64, len_u32, len_u64};
+use crate::types::{ListId, Location, Lsn, index64, len_u32, len_u64};
 use crate::volume::Volume;
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
@@ -28,9 +28,6 @@ use std::sync::Arc;
 
 /// A unit with more new data in memory than this spills it before its commit, which then copies none under the lock.
 const DIRECT_MAX: usize = 256 << 10;
-
-/// Blocks of lists of files that take no more than this are in the cache as soon as they are written.
-const CACHED_MAX: usize = 1024;
 
 /// So often a large commit is prepared again without the lock before it is prepared under it.
 const PATIENCE: u32 = 4;
@@ -505,8 +502,7 @@ impl Unit {
                 Shadow::Data { piece, kind, checksum } => {
                     let stored = self.arena.get(*piece);
                     let place = core.writer.place(stored, *kind);
-                    // Inodes and directories are read again soon.
-                    if small && *kind == Kind::Raw && stored.len() <= CACHED_MAX {
+                    if is_read_again(small, *kind, stored) {
                         self.disk.remember(place, *checksum, stored);
                     }
                     (place, *checksum)

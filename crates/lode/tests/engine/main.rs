@@ -35,6 +35,7 @@ mod snapshots;
 mod store;
 mod streams;
 mod tape;
+mod together;
 mod units;
 mod views;
 mod warning;
