@@ -1,6 +1,7 @@
 //! An entry of a queue: a ring, the memory that is lent, and the thread that answers what comes in it.
 
 use crate::memory::Memory;
+use crate::seat::Seat;
 use crate::{Asked, Serve};
 use io_uring::squeue::Entry128;
 use io_uring::{IoUring, cqueue, opcode, types};
@@ -38,12 +39,14 @@ pub(crate) struct Entry {
     device: Arc<OwnedFd>,
     queue: u16,
     memory: Memory,
+    seat: Seat,
 }
 
 impl Entry {
     /// To be called by the thread that answers.
     pub fn new(device: Arc<OwnedFd>, queue: u16, payload_len: usize) -> io::Result<Entry> {
-        Ok(Entry { ring: new_ring()?, device, queue, memory: Memory::new(payload_len) })
+        let memory = Memory::new(payload_len);
+        Ok(Entry { ring: new_ring()?, device, queue, memory, seat: Seat::take(queue) })
     }
 
     /// Lends the entry for the first time.
@@ -88,8 +91,11 @@ impl Entry {
             }
             let mut ours = self.memory.ours();
             let commit_id = ours.commit_id();
-            let answer = served(server, ours.asked());
+            let asked = ours.asked();
+            let given = asked.given;
+            let answer = served(server, asked);
             ours.answer(answer);
+            self.seat.next(given.max(answer.unwrap_or(0)));
             self.lend(COMMIT_AND_FETCH, commit_id)?;
         }
     }

@@ -27,6 +27,7 @@
 mod entry;
 mod memory;
 mod queues;
+mod seat;
 
 pub use memory::{ARGUMENTS_LEN, HEADER_LEN};
 pub use queues::{Queues, entries, processors};

@@ -91,7 +91,6 @@ impl Queues {
 }
 
 fn answer(device: Arc<OwnedFd>, queue: u16, payload_len: usize, server: &dyn Serve, lent: &Sender<io::Result<()>>) {
-    stay_on(queue);
     let entry = Entry::new(device, queue, payload_len);
     match entry.and_then(|mut entry| entry.register().map(|()| entry)) {
         Ok(entry) => {
@@ -101,16 +100,6 @@ fn answer(device: Arc<OwnedFd>, queue: u16, payload_len: usize, server: &dyn Ser
         Err(error) => {
             let _ = lent.send(Err(error));
         }
-    }
-}
-
-/// Keeps this thread on a processor, if there is one of that number now.
-fn stay_on(processor: u16) {
-    let mut set = rustix::thread::CpuSet::new();
-    let processor = usize::from(processor);
-    if processor < rustix::thread::CpuSet::MAX_CPU {
-        set.set(processor);
-        let _ = rustix::thread::sched_setaffinity(None, &set);
     }
 }
 

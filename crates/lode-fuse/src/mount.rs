@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// So many threads answer over the device what does not come over a ring.
 const BESIDE_RING: usize = 2;
 /// The kernel reads ahead so many KiB of what is read in order.
-const READ_AHEAD_KIB: &str = "1024";
+const READ_AHEAD_KIB: &str = "4096";
 
 /// In which order what programs write reaches the file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
