@@ -45,9 +45,16 @@ if [ "$(id -u)" != 0 ]; then
     sudo -n true 2>/dev/null ||
         { echo "setup: these packages are missing: run  sudo apt-get install $(missing | tr '\n' ' ')" >&2; exit 1; }
 fi
-"${as_root[@]}" apt-get update -qq
-packages=$(missing | tr '\n' ' ')
-echo "setup: installing $packages"
-# shellcheck disable=SC2086 # a list of words
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $packages </dev/null >/dev/null
+install() {
+    "${as_root[@]}" apt-get update -qq || return
+    packages=$(missing | tr '\n' ' ')
+    echo "setup: installing $packages"
+    # shellcheck disable=SC2086 # a list of words
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $packages </dev/null >/dev/null
+}
+# A mirror may be busy for a moment.
+for pause in 5 20 0; do
+    install && break
+    sleep "$pause"
+done
 [ -z "$(missing)" ] || { echo "setup: expected apt-get to bring them, still missing: $(missing | tr '\n' ' ')" >&2; exit 1; }
