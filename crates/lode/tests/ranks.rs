@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The modules by rank, bottom up. `lib.rs` names the same ones; rustfmt sorts them there.
-const ORDER: [&str; 31] = [
+const ORDER: [&str; 32] = [
     "sync",
     "marks",
     "planted",
@@ -32,6 +32,7 @@ const ORDER: [&str; 31] = [
     "lists",
     "file_lists",
     "reservation",
+    "together",
     "units",
     "stream",
     "check",
