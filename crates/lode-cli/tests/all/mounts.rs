@@ -114,7 +114,7 @@ fn files_are_what_programs_made_them_also_when_mounted_again() {
         let device = fs::metadata(&mounted.at).unwrap().dev();
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
         let ahead = fs::read_to_string(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb")).unwrap();
-        assert_eq!(ahead, "1024\n");
+        assert_eq!(ahead, "4096\n");
         assert!(good(tool("findmnt", "util-linux").arg(&mounted.at)).contains("fuse.lode"));
         let (disk, point) = (mounted.disk.clone(), mounted.at.clone());
         mounted.stop();
