@@ -86,23 +86,7 @@ impl Files {
         };
         let mut unit = RwLockUpgradableReadGuard::upgrade(unit);
         let taken = unit.as_mut().ok_or_else(ended)?;
-        if !merged.staged.is_empty() {
-            self.room_for(taken, u64_of(merged.staged.len()) + 1)?;
-            crate::op::write_staged(self, taken, &merged.staged, &mut false).inspect_err(|_| txn.spoil())?;
-        }
-        self.commits.fetch_add(1, Ordering::AcqRel);
-        let done = taken.try_commit();
-        self.commits.fetch_add(1, Ordering::AcqRel);
-        let position = match done {
-            Ok(position) => position,
-            Err(error) => {
-                // What was put together belongs to this moment.
-                if !merged.staged.is_empty() {
-                    txn.spoil();
-                }
-                return Err(error.into());
-            }
-        };
+        let position = self.commit_merged(txn, taken, &merged).inspect_err(|_| self.give_back_lists(&merged.lists))?;
         *unit = None;
         drop(unit);
         let state = std::mem::take(&mut *txn.state.lock());
@@ -121,6 +105,21 @@ impl Files {
             }
         }
         Ok(Committed::of(position, &state, None))
+    }
+
+    fn commit_merged(&self, txn: &Txn, unit: &mut Unit, merged: &Merged) -> Result<Lsn> {
+        if !merged.staged.is_empty() {
+            self.room_for(unit, u64_of(merged.staged.len()) + 1)?;
+            crate::op::write_staged(self, unit, &merged.staged, &mut false).inspect_err(|_| txn.spoil())?;
+        }
+        self.commits.fetch_add(1, Ordering::AcqRel);
+        let done = unit.try_commit();
+        self.commits.fetch_add(1, Ordering::AcqRel);
+        if done.is_err() && !merged.staged.is_empty() {
+            // What was put together belongs to this moment.
+            txn.spoil();
+        }
+        Ok(done?)
     }
 }
 

@@ -327,14 +327,18 @@ impl<'a> Op<'a> {
         match self.files.disk.reserve(blocks, BLOCK) {
             Ok(mut space) => {
                 unit.draw_on(&mut space, blocks)?;
-                self.write_promised(txn, unit)?;
-                unit.put_back(&mut space)?;
+                let done = self.write_promised(txn, unit);
+                let back = unit.put_back(&mut space);
+                done?;
+                back?;
             }
             Err(error) if error.kind() == lode::ErrorKind::Full => {
                 // It gives back nothing before its commit: half of what is held for removals is left for others.
                 let from = self.files.draw(unit, blocks, self.frees.then_some(FREEING / 2), error.into())?;
-                self.write_promised(txn, unit)?;
-                self.files.put_back(unit, from)?;
+                let done = self.write_promised(txn, unit);
+                let back = self.files.put_back(unit, from);
+                done?;
+                back?;
             }
             Err(error) => return Err(error.into()),
         }

@@ -88,12 +88,13 @@ impl FileSystem {
         Ok(View::new(Arc::clone(&self.files), Of::Snapshot(snapshot), false))
     }
 
-    /// Deletes one. What only it had is free then. `NotFound`.
+    /// Deletes one, durably. What only it had is free then. Cost: a record and a flush. `NotFound`.
     pub fn delete_snapshot(&self, name: &str) -> Result<()> {
         let snapshot = self.files.snapshots.write().remove(name).ok_or_else(|| none(name))?;
         if let Some(unit) = snapshot.unit.write().take() {
             unit.abort();
         }
+        self.files.disk.flush(Survive::Power)?;
         Ok(())
     }
 }

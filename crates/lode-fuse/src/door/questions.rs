@@ -101,8 +101,10 @@ impl Door {
             Question::Commit(_) => {
                 let committed = open.transaction.commit(now())?;
                 self.views.forget(number);
-                // A command that succeeds is durable.
-                self.views.fs.sync()?;
+                // A command that succeeds is durable; within another run, when that one is.
+                if committed.within.is_none() {
+                    self.views.fs.sync()?;
+                }
                 return Ok(Done::Later(committed));
             }
             Question::Keep(_, name) => open.transaction.keep(name)?,
