@@ -51,7 +51,7 @@ test: setup unit-tests planted explore crashes
 unit-tests:
 	$(CARGO) test --workspace --locked
 
-# Bugs planted in the engine are found, or the enumeration below proves nothing.
+# Bugs planted in the engine and in the file system are found, or the enumeration below proves nothing.
 planted:
 	$(CARGO) test --release --locked -p lode-sim --features planted --test canaries
 	$(CARGO) test --release --locked -p lode-sim --features planted,explore --test explore canaries

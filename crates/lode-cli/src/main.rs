@@ -33,6 +33,9 @@ use control::client::{self, Outcome};
 use failure::{Code, Failure, Result};
 use std::process::ExitCode;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Now, in nanoseconds since 1970.
 fn now() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();

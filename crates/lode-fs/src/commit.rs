@@ -14,6 +14,7 @@ use crate::format::{BLOCK, FIRST, SHARE};
 use crate::inodes::Inode;
 use crate::names::Named;
 use crate::op::{Op, Seen, Staged, u64_of};
+use crate::planted::{self, Bug};
 use crate::transaction::{State, Transaction, Txn, ended};
 use crate::types::{Ino, Time, Which};
 use lode::{ListId, Lsn, Unit};
@@ -108,7 +109,11 @@ impl Files {
     }
 
     fn commit_merged(&self, txn: &Txn, unit: &mut Unit, merged: &Merged) -> Result<Lsn> {
-        if !merged.staged.is_empty() {
+        if planted::is(Bug::MergedApart) {
+            let mut apart = self.disk.begin()?;
+            crate::op::write_staged(self, &mut apart, &merged.staged, &mut false)?;
+            apart.commit()?;
+        } else if !merged.staged.is_empty() {
             self.room_for(unit, u64_of(merged.staged.len()) + 1)?;
             crate::op::write_staged(self, unit, &merged.staged, &mut false).inspect_err(|_| txn.spoil())?;
         }
@@ -153,6 +158,7 @@ impl Compared<'_> {
             let touched = own.as_ref().is_none_or(|own| own.head.version != base.head.version);
             let matters = touched || state.read.inodes.contains(ino);
             let other = base.head.generation != now.head.generation;
+            let matters = matters && !planted::is(Bug::VersionsNotAsked);
             if other || (matters && base.head.version != now.head.version) {
                 return Err(self.conflict(|own| self.path(own, *ino)));
             }
@@ -190,6 +196,9 @@ impl Compared<'_> {
     }
 
     fn same_name(&self, directory: Ino, name: &[u8]) -> Result<bool> {
+        if planted::is(Bug::NamesNotAsked) {
+            return Ok(true);
+        }
         let there =
             |op: &Op<'_>| -> Result<_> { Ok(op.find_inode(directory)?.is_some_and(|inode| inode.head.links > 0)) };
         if there(&self.base)? != there(&self.now)? {
@@ -215,7 +224,7 @@ impl Compared<'_> {
             }
             if own.is_directory() && own.head.links > 0 {
                 found.directories.insert(*ino);
-                if let Some(txn) = txn {
+                if let Some(txn) = txn.filter(|_| !planted::is(Bug::BucketsNotTakenBack)) {
                     self.take_back_buckets(&mut merged, txn, &own)?;
                 }
                 self.merge_directory(&mut merged, state, (&base, &own, now), &mut found.condemned)?;

@@ -23,10 +23,19 @@ const NAME: &str = "inodes";
 /// Handles of so many lists are kept.
 const HANDLES_MAX: usize = 1024;
 
+/// What there can be, as its lists were made.
+struct Most {
+    /// Numbers of inodes are smaller.
+    inodes: u64,
+    /// Bytes of a list.
+    content: u64,
+}
+
 /// The state of a file system that is open.
 pub(crate) struct Files {
     pub disk: Disk,
     pub key: u128,
+    most: Most,
     inodes: Volume,
     content: Volume,
     orphans: Volume,
@@ -198,9 +207,18 @@ impl FileSystem {
     }
 }
 
+impl Most {
+    fn of(inodes: &Volume, content: &Volume, orphans: &Volume) -> Most {
+        let blocks = |volume: &Volume| volume.bytes() / u64::from(volume.block_bytes());
+        let numbers = blocks(inodes).min(blocks(content) / SHARE).min(blocks(orphans));
+        Most { inodes: numbers, content: content.bytes() }
+    }
+}
+
 impl Files {
     fn new(disk: &Disk, key: u128, [inodes, content, orphans, owners]: [Volume; 4]) -> Files {
         let files = Files {
+            most: Most::of(&inodes, &content, &orphans),
             disk: disk.clone(),
             key,
             inodes,
@@ -226,18 +244,17 @@ impl Files {
 
     /// Numbers of inodes are smaller.
     pub fn inodes_max(&self) -> u64 {
-        let blocks = |volume: &Volume| volume.bytes() / u64::from(volume.block_bytes());
-        blocks(&self.inodes).min(blocks(&self.content) / SHARE).min(blocks(&self.orphans))
+        self.most.inodes
     }
 
     /// Numbers of buckets are smaller.
     pub fn buckets_max(&self) -> u64 {
-        self.content.bytes() / u64::from(BLOCK)
+        self.most.content / u64::from(BLOCK)
     }
 
     /// The largest file.
     pub fn file_max(&self) -> u64 {
-        self.content.bytes().min(1 << 62)
+        self.most.content.min(1 << 62)
     }
 
     pub fn volume(&self, which: Which) -> Result<Cow<'_, Volume>> {

@@ -18,6 +18,7 @@ mod names;
 mod nested;
 mod numbers;
 mod op;
+pub mod planted;
 mod promise;
 mod snapshots;
 mod transaction;

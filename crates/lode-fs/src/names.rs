@@ -18,7 +18,7 @@ use crate::content::place_of;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{BLOCK, BLOCK_LEN, BUCKET_MAGIC, BucketHead, EntryHead, FIRST};
 use crate::inodes::Inode;
-use crate::op::{Op, u64_of};
+use crate::op::{Op, u64_of, usize_of};
 use crate::types::{Entry, Ino, Kind, MODE_KIND, Which};
 use lode::record::Cursor;
 use siphasher::sip::SipHasher24;
@@ -82,30 +82,81 @@ impl Bucket {
 
     /// What a block holds. None: nothing.
     fn decode(directory: Ino, node: u64, block: &[u8]) -> Result<Option<Bucket>> {
+        let Some(mut stored) = Stored::new(directory, node, block)? else { return Ok(None) };
+        let mut entries = Vec::with_capacity(usize_of(stored.left.into()).min(SPLIT / EntryHead::SIZE));
+        while let Some(entry) = stored.next()? {
+            entries.push(entry.to_named());
+        }
+        Ok(Some(Bucket { node, entries }))
+    }
+}
+
+/// An entry in the bytes of a block.
+#[derive(Clone, Copy)]
+struct Told<'a> {
+    hash: u64,
+    name: &'a [u8],
+    ino: Ino,
+    kind: Kind,
+}
+
+impl Told<'_> {
+    fn to_named(self) -> Named {
+        Named { hash: self.hash, name: self.name.to_vec(), ino: self.ino, kind: self.kind }
+    }
+}
+
+/// The entries of a block that are still to come, in their order.
+struct Stored<'a> {
+    directory: Ino,
+    node: u64,
+    cursor: Cursor<'a>,
+    left: u32,
+    last: Option<(u64, &'a [u8])>,
+}
+
+impl<'a> Stored<'a> {
+    /// None: nothing is stored there.
+    fn new(directory: Ino, node: u64, block: &'a [u8]) -> Result<Option<Stored<'a>>> {
         let mut cursor = Cursor::new(block);
         let head = BucketHead::decode(cursor.take(BucketHead::SIZE).expect("a block is larger"));
         if head == BucketHead::default() {
             return Ok(None);
         }
-        let wrong = |what: &str| Error::damaged(format!("bucket {node} of the directory {directory}"), what);
+        let stored = Stored { directory, node, cursor, left: head.count, last: None };
         if head.magic != BUCKET_MAGIC || head.directory != directory.0 || head.node != node {
-            return Err(wrong("itself, found something else"));
+            return Err(stored.wrong("itself, found something else"));
         }
-        let mut entries: Vec<Named> = Vec::new();
-        for _ in 0..head.count {
-            let short = || wrong("more bytes of names");
-            let EntryHead { hash, inode, kind, length } =
-                EntryHead::decode(cursor.take(EntryHead::SIZE).ok_or_else(short)?);
-            let name = cursor.take(usize::from(length)).ok_or_else(short)?.to_vec();
-            let kind = Kind::of(u32::from(kind) << 12 & MODE_KIND).ok_or_else(|| wrong("a kind that is known"))?;
-            let entry = Named { hash, name, ino: Ino(inode), kind };
-            let last = entries.last().map(|last| (last.hash, &last.name[..]));
-            if last.is_some_and(|last| last >= (hash, &entry.name[..])) || !leads_to(hash, node) {
-                return Err(wrong("names in their order"));
-            }
-            entries.push(entry);
+        Ok(Some(stored))
+    }
+
+    fn wrong(&self, what: &str) -> Error {
+        Error::damaged(format!("bucket {} of the directory {}", self.node, self.directory), what)
+    }
+
+    fn next(&mut self) -> Result<Option<Told<'a>>> {
+        if self.left == 0 {
+            return Ok(None);
         }
-        Ok(Some(Bucket { node, entries }))
+        self.left -= 1;
+        let head = self.cursor.take(EntryHead::SIZE).map(EntryHead::decode);
+        let named = head.and_then(|head| Some((head, self.cursor.take(usize::from(head.length))?)));
+        let (EntryHead { hash, inode, kind, .. }, name) = named.ok_or_else(|| self.wrong("more bytes of names"))?;
+        let kind = Kind::of(u32::from(kind) << 12 & MODE_KIND).ok_or_else(|| self.wrong("a kind that is known"))?;
+        if self.last.is_some_and(|last| last >= (hash, name)) || !leads_to(hash, self.node) {
+            return Err(self.wrong("names in their order"));
+        }
+        self.last = Some((hash, name));
+        Ok(Some(Told { hash, name, ino: Ino(inode), kind }))
+    }
+
+    /// Looks for a name, through to the end: a bucket is damaged or it is not.
+    fn find(mut self, hash: u64, name: &[u8]) -> Result<Option<Named>> {
+        let mut found = None;
+        while let Some(entry) = self.next()? {
+            found = found.or_else(|| ((entry.hash, entry.name) == (hash, name)).then(|| entry.to_named()));
+        }
+        Ok(found)
     }
 }
 
@@ -154,33 +205,42 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     }
 }
 
+/// Reads the block of a bucket, of a directory and with a number. None: nothing is stored there.
+trait ReadBucket<T>: Fn(Ino, u64, &[u8]) -> Result<Option<T>> {}
+
+impl<T, F: Fn(Ino, u64, &[u8]) -> Result<Option<T>>> ReadBucket<T> for F {}
+
 impl Op<'_> {
     fn bucket(&self, directory: &Inode, node: u64) -> Result<Option<Bucket>> {
+        self.read_bucket(directory, node, Bucket::decode)
+    }
+
+    fn read_bucket<T>(&self, directory: &Inode, node: u64, read: impl ReadBucket<T>) -> Result<Option<T>> {
         if node >= FIRST && directory.head.list == 0 {
             return Ok(None);
         }
         let (which, block) = place_of(&directory.head, node);
         let mut bytes = [0; BLOCK_LEN];
         self.block(which, block, &mut bytes)?;
-        Bucket::decode(directory.ino(), node, &bytes)
+        read(directory.ino(), node, &bytes)
     }
 
     /// The bucket that a hash leads to.
     fn bucket_of(&self, directory: &Inode, hash: u64) -> Result<Bucket> {
-        self.bucket_at(directory, hash)?.1
+        self.bucket_at(directory, hash, Bucket::decode)?.1
     }
 
-    /// The same; if it is damaged, which it is.
-    fn bucket_at(&self, directory: &Inode, hash: u64) -> Result<(u64, Result<Bucket>)> {
+    /// What is read in the bucket that a hash leads to; if that is damaged, which it is.
+    fn bucket_at<T>(&self, directory: &Inode, hash: u64, read: impl ReadBucket<T>) -> Result<(u64, Result<T>)> {
         let deepest = directory.head.depth.min(HASH_BITS);
         // Buckets are two thirds full, on an average.
         let guess = (directory.head.size / u64_of(SPLIT * 2 / 3)).max(1).ilog2().min(deepest);
         for step in 0..=deepest {
             for depth in [guess.checked_sub(step), Some(guess + step).filter(|_| step > 0)].into_iter().flatten() {
                 let node = node_at(hash, depth);
-                match if depth <= deepest { self.bucket(directory, node) } else { Ok(None) } {
+                match if depth <= deepest { self.read_bucket(directory, node, &read) } else { Ok(None) } {
                     Ok(None) => {}
-                    Ok(Some(bucket)) => return Ok((node, Ok(bucket))),
+                    Ok(Some(found)) => return Ok((node, Ok(found))),
                     // Where something is stored no other bucket is on the way.
                     Err(error) if error.kind() == ErrorKind::Damaged => return Ok((node, Err(error))),
                     Err(error) => return Err(error),
@@ -219,8 +279,10 @@ impl Op<'_> {
         self.note_read(|read| {
             read.names.insert((directory.ino(), name.to_vec()));
         });
-        let mut bucket = self.bucket_of(directory, hash)?;
-        Ok(bucket.find(hash, name).ok().map(|at| bucket.entries.swap_remove(at)))
+        let search = |directory, node, block: &[u8]| -> Result<Option<Option<Named>>> {
+            Stored::new(directory, node, block)?.map(|stored| stored.find(hash, name)).transpose()
+        };
+        self.bucket_at(directory, hash, search)?.1
     }
 
     /// Gives a name that is not there. The directory's inode is to be put by the caller.
@@ -314,7 +376,7 @@ impl Op<'_> {
 
     /// The same; of a bucket that is damaged its damage, and where behind it to go on.
     pub fn names_or_damage(&self, directory: &Inode, from: u64) -> Result<(Result<Vec<Named>>, u64)> {
-        let (node, bucket) = self.bucket_at(directory, from)?;
+        let (node, bucket) = self.bucket_at(directory, from, Bucket::decode)?;
         let names = bucket.map(|bucket| {
             let first = bucket.entries.partition_point(|entry| entry.hash < from);
             let mut entries = bucket.entries;

@@ -17,6 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::files::Files;
 use crate::format::{BLOCK, BLOCK_LEN, INODE_BLOCK, SMALL_BLOCK};
 use crate::locks::Locked;
+use crate::planted::{self, Bug};
 use crate::promise::FREEING;
 use crate::transaction::{Guard, ReadSet, Txn};
 use crate::types::{Ino, Which};
@@ -217,6 +218,9 @@ impl<'a> Op<'a> {
     /// The list is nobody's any more: it is deleted once that is so.
     pub fn condemn(&mut self, list: ListId) {
         self.own(list, None);
+        if planted::is(Bug::ListGoesEarly) {
+            return self.files.condemn(&[list]);
+        }
         self.condemned.push(list);
     }
 
@@ -281,11 +285,13 @@ impl<'a> Op<'a> {
             other => other?,
         }
         let lsn = unit.commit()?;
-        if self.frees {
-            self.files.fill_reserve();
-        }
-        self.files.fill_hold();
+        self.fill();
         Ok(lsn)
+    }
+
+    /// What it has taken of what is held, or given back to others, is held again.
+    fn fill(&self) {
+        if self.frees { self.files.fill_reserve() } else { self.files.fill_hold() }
     }
 
     /// At most so many blocks are written.
@@ -296,7 +302,7 @@ impl<'a> Op<'a> {
     /// If it is blocks and nothing else: in one step without a unit. None: it is more, or space must be drawn on.
     #[cfg(not(feature = "unbracketed"))]
     fn finish_together(&self) -> Option<Result<Lsn>> {
-        if !self.steps.is_empty() || self.frees || self.staged.iter().any(|(.., bytes)| bytes.is_none()) {
+        if !self.steps.is_empty() || self.staged.iter().any(|(.., bytes)| bytes.is_none()) {
             return None;
         }
         let volumes: Result<SmallVec<[_; 4]>> =
@@ -312,10 +318,14 @@ impl<'a> Op<'a> {
                 bytes: bytes.as_deref().unwrap_or_default(),
             })
             .collect();
+        if planted::is(Bug::OperationInParts) {
+            let mut parts = whole.chunks(1);
+            return Some(parts.try_fold(Lsn(0), |_, part| Ok(self.files.disk.write_together(part)?)));
+        }
         match self.files.disk.write_together(&whole) {
             Err(error) if error.kind() == lode::ErrorKind::Full => None,
             done => {
-                self.files.fill_hold();
+                self.fill();
                 Some(done.map_err(Error::from))
             }
         }

@@ -4,6 +4,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::files::Files;
 use crate::inodes::Inode;
 use crate::op::{Op, Seen};
+use crate::planted::{self, Bug};
 use crate::snapshots::Snapshot;
 use crate::transaction::{Guard, Txn};
 use crate::types::{Attributes, Ino, Time};
@@ -167,7 +168,9 @@ impl Op<'_> {
             return self.remove(inode, now);
         }
         self.put_inode(&inode);
-        self.stage(crate::types::Which::Orphans, inode.ino().0, Some(vec![1]));
+        if !planted::is(Bug::OrphanNotMarked) {
+            self.stage(crate::types::Which::Orphans, inode.ino().0, Some(vec![1]));
+        }
         Ok(())
     }
 }

@@ -4,6 +4,7 @@ use crate::door::{
     ASKED, Answer, Answered, Asker, BELIEVED, BLOCK, Door, Known, Looked, NAME_MAX, REQUEST_MAX, Value, fitted,
     made_up, now,
 };
+use crate::forgotten::Pause;
 use crate::node::{Node, TRANSACTIONS, node};
 use fuser::{
     CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, Generation, INodeNo, InitFlags,
@@ -28,6 +29,7 @@ pub(crate) struct Device {
     pub ring: bool,
     /// Whether it has agreed.
     pub ring_agreed: Arc<AtomicBool>,
+    pub pause: Pause,
 }
 
 fn time_of(time: SystemTime) -> Time {
@@ -180,6 +182,10 @@ impl Filesystem for Device {
 
     fn forget(&self, _request: &Request, node: INodeNo, times: u64) {
         self.door.forget(at(node), times);
+        // Beside a ring little else comes.
+        if self.ring_agreed.load(Ordering::Relaxed) {
+            self.pause.take();
+        }
     }
 
     fn getattr(&self, _request: &Request, node: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {

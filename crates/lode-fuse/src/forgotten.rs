@@ -6,10 +6,30 @@ use crate::views::Views;
 use lode_fs::Ino;
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// So long it is gathered from the first one on: what programs remove, they mostly remove in numbers.
 const GATHERED: Duration = Duration::from_millis(2);
+
+/// So long after a pause there is no other.
+const BETWEEN: Duration = Duration::from_millis(1);
+
+/// Who is told by the kernel pauses: it gathers more meanwhile, and wakes nobody for each.
+#[derive(Default)]
+pub(crate) struct Pause {
+    last: Mutex<Option<Instant>>,
+}
+
+impl Pause {
+    /// Takes one. Not for each of many that are told together.
+    pub fn take(&self) {
+        let mut last = self.last.lock();
+        if last.is_none_or(|last| last.elapsed() > BETWEEN) {
+            std::thread::sleep(GATHERED);
+            *last = Some(Instant::now());
+        }
+    }
+}
 
 #[derive(Default)]
 struct Gathered {

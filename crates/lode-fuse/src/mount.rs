@@ -3,6 +3,7 @@
 use crate::device::Device;
 use crate::door::{Door, News, REQUEST_MAX};
 use crate::forgotten::Forgotten;
+use crate::forgotten::Pause;
 use crate::node::node;
 use crate::ring::{self, Ring};
 use crate::views::Views;
@@ -144,7 +145,8 @@ fn begin(
 ) -> io::Result<(Session<Device>, Option<PathBuf>, bool)> {
     let ring_agreed = Arc::new(AtomicBool::new(false));
     let relaxed = options.order == Order::Relaxed;
-    let device = Device { door: Arc::clone(door), relaxed, ring, ring_agreed: Arc::clone(&ring_agreed) };
+    let pause = Pause::default();
+    let device = Device { door: Arc::clone(door), relaxed, ring, ring_agreed: Arc::clone(&ring_agreed), pause };
     let direct = rustix::process::geteuid().is_root() && !options.auto_unmount;
     let config = config(options, !direct, ring);
     let (session, point) = if direct {

@@ -1,15 +1,20 @@
-//! Bugs planted in the engine must be found: a simulator that finds none of them proves nothing.
+//! Bugs planted in the engine and in the file system must be found: a simulator that finds none of them proves nothing.
 //!
 //! Run with `cargo test --release -p lode-sim --features planted --test canaries`. A bug is planted in one thread, so
 //! each test runs its scripts in its own.
 #![cfg(all(feature = "planted", not(feature = "explore")))]
 
 use lode::planted::{Bug, set};
+use lode_sim::files::enumerate;
 use lode_sim::history::{Rule, check, draw, run};
 use lode_sim::torture::{Plan, torture};
 
 /// States that may be opened before the bug must have been found.
 const BUDGET: u64 = 300_000;
+
+/// Runs of the file system in which a bug must have been found, and the crashed disks of each.
+const FILES_RUNS: u64 = 400;
+const FILES_STATES: u64 = 150;
 
 /// Runs on failing media in which a bug of reading must have been found.
 const FAULT_RUNS: u64 = 500;
@@ -147,4 +152,27 @@ fn a_frozen_view_that_moves_is_found() {
 #[test]
 fn conflicts_asked_for_too_early_are_found() {
     history_must_tell(Bug::ConflictsAskedEarly, &[Rule::FirstCommitter, Rule::Serial]);
+}
+
+#[test]
+fn bugs_of_the_file_system_are_found() {
+    use lode_fs::planted::{Bug, set};
+    let all = [
+        Bug::OperationInParts,
+        Bug::OrphanNotMarked,
+        Bug::TailLeft,
+        Bug::ListGoesEarly,
+        Bug::VersionsNotAsked,
+        Bug::NamesNotAsked,
+        Bug::BucketsNotTakenBack,
+        Bug::MergedApart,
+        Bug::WithinNotAsked,
+    ];
+    for bug in all {
+        set(Some(bug));
+        let found = (0..FILES_RUNS).find_map(|seed| enumerate(seed, FILES_STATES).err());
+        set(None);
+        let Some(words) = found else { panic!("{bug:?} was not found in {FILES_RUNS} runs") };
+        println!("{bug:?}: {}", words.chars().take(150).collect::<String>());
+    }
 }

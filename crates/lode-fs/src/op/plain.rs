@@ -33,9 +33,7 @@ impl Op<'_> {
                 }
             };
         }
-        if self.frees {
-            self.files.fill_reserve();
-        }
+        self.fill();
         Ok(self.files.disk.position())
     }
 }

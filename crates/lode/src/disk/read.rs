@@ -155,11 +155,15 @@ impl Inner {
             into.fill(0);
             return Some(Ok(()));
         };
-        if core.writer.stored(place).is_some() {
-            return None;
-        }
+        let source = source(&core, place, checksum, into);
         drop(core);
-        self.cache.as_ref()?.get(&place.0).filter(|cached| cached.copy(checksum, into))?;
+        match source {
+            Source::Done => {}
+            Source::Sealed(..) => return None,
+            Source::Medium(..) => {
+                self.cache.as_ref()?.get(&place.0).filter(|cached| cached.copy(checksum, into))?;
+            }
+        }
         Some(Ok(()))
     }
 

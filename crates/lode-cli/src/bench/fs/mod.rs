@@ -52,7 +52,7 @@ pub const BENCHES: [(&str, &str); 11] = [
 pub struct Settings {
     /// What all benches are told.
     pub common: super::Settings,
-    /// Only the two sides that the bar compares.
+    /// Only Lode, in both orders, and whom the bar compares it with.
     pub judged: bool,
     /// Compare with that one, instead of the one that the bar is for.
     pub against: Option<Side>,

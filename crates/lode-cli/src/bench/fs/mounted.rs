@@ -38,7 +38,7 @@ impl<'a> Mounted<'a> {
     /// Mounts what `place` holds.
     pub fn new(stage: &'a Stage, side: Side, place: PathBuf, device: Option<Loop>) -> Result<Mounted<'a>> {
         let mut mounted = Mounted { stage, side, place, up: None, _loop: device };
-        mounted.mount()?;
+        mounted.mount(&[])?;
         Ok(mounted)
     }
 
@@ -52,12 +52,13 @@ impl<'a> Mounted<'a> {
         self.stage.mount_point()
     }
 
-    fn mount(&mut self) -> Result<()> {
+    /// `more`: options for Lode beside its order.
+    fn mount(&mut self, more: &[&str]) -> Result<()> {
         let point = self.path();
         self.up = Some(Up { server: None, points: Vec::new() });
         match self.side {
-            Side::Strict => self.serve(&point, &["-o", "strict"]),
-            Side::Relaxed => self.serve(&point, &["-o", "relaxed"]),
+            Side::Strict => self.serve(&point, &[&["strict"], more].concat()),
+            Side::Relaxed => self.serve(&point, &[&["relaxed"], more].concat()),
             Side::Passthrough => {
                 let lower = self.stage.path("lower");
                 self.mount_kernel(&lower)?;
@@ -88,7 +89,8 @@ impl<'a> Mounted<'a> {
     fn serve(&mut self, point: &Path, options: &[&str]) -> Result<()> {
         let program = std::env::current_exe().map_err(|error| Failure::io("bench-fs: finding this program", error))?;
         let mut command = Command::new(program);
-        command.arg("mount").arg(&self.place).arg(point).arg("--foreground").args(options).stdout(Stdio::piped());
+        command.arg("mount").arg(&self.place).arg(point).arg("--foreground").stdout(Stdio::piped());
+        command.args(["-o", &options.join(",")]);
         self.start(command, point, true)
     }
 
@@ -145,7 +147,16 @@ impl<'a> Mounted<'a> {
         self.sync()?;
         self.take_down()?;
         fs::write("/proc/sys/vm/drop_caches", "3").map_err(|error| Failure::io("/proc/sys/vm/drop_caches", error))?;
-        self.mount()
+        self.mount(&[])
+    }
+
+    /// Nobody works for so long. Lode is mounted to make use of that.
+    pub fn rest(&mut self, time: Duration) -> Result<()> {
+        self.sync()?;
+        self.take_down()?;
+        self.mount(&["reorganize"])?;
+        std::thread::sleep(time);
+        Ok(())
     }
 
     /// It is unmounted.

@@ -28,7 +28,7 @@ pub struct Stage {
     /// Lode's image lies on a loop device, too.
     pub lode_on_loop: bool,
     tools: PathBuf,
-    /// Only the judged sides.
+    /// Only Lode, and whom it is compared with.
     judged: bool,
     _ring: Option<Undo>,
 }
@@ -115,9 +115,9 @@ impl Stage {
     }
 
     /// The sides that are there to be measured, of those that a bench has: all, or, if only these are asked for, Lode in
-    /// its usual order and whom it is compared with.
+    /// its two orders and whom it is compared with.
     pub fn sides(&self, all: &[Side], judge: Side) -> Result<Vec<Side>> {
-        let wanted = |side: &&Side| !self.judged || [Side::Strict, judge].contains(side);
+        let wanted = |side: &&Side| !self.judged || side.is_lode() || **side == judge;
         let sides: Vec<Side> = all.iter().filter(wanted).copied().collect();
         for side in &sides {
             match side {
