@@ -3,6 +3,7 @@
 
 use crate::text;
 use lode::{Disk, ErrorKind, ListId, Result, Survive};
+use lode_fs::{FileSystem, Retention, Time};
 use std::ops::ControlFlow;
 use std::sync::mpsc::{RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
@@ -31,6 +32,24 @@ fn look(disk: &Disk, now: u64) -> String {
     let leases = told("ending units", disk.end_leases(now).map(drop));
     let schedules = told("schedules of snapshots", disk.run_schedules(now, &when).map(drop));
     leases.into_iter().chain(schedules).collect::<Vec<_>>().join("; ")
+}
+
+/// Snapshots of files that are kept by themselves.
+pub struct Retained {
+    /// Of which files.
+    pub fs: FileSystem,
+    /// Which.
+    pub all: Vec<Retention>,
+}
+
+impl Retained {
+    fn look(&self, now: u64) -> String {
+        let name = |made: Time| when(made.0.max(0).cast_unsigned());
+        let now = Time(i64::try_from(now).unwrap_or(i64::MAX));
+        let done = self.all.iter().map(|retention| (retention, self.fs.retain(retention, now, &name)));
+        let told = done.filter_map(|(of, done)| Some(format!("snapshots {}: {}", of.name, done.err()?)));
+        told.collect::<Vec<_>>().join("; ")
+    }
 }
 
 /// Brings together what lies scattered when nobody works (*The Logical Disk*, section 3.6: the reorganizer).
@@ -96,7 +115,7 @@ impl Reorganizer {
 
 impl Chores {
     /// Looks now and then, unless the disk is open for reading only.
-    pub fn start(disk: &Disk, read_only: bool, reorganize: bool) -> Chores {
+    pub fn start(disk: &Disk, read_only: bool, reorganize: bool, retained: Option<Retained>) -> Chores {
         let (stop, stopped) = channel();
         let disk = disk.clone();
         let mut reorganizer = reorganize.then(Reorganizer::default);
@@ -104,6 +123,10 @@ impl Chores {
             let mut told = String::new();
             while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
                 let mut words = look(&disk, crate::now());
+                if let Some(failed) = retained.as_ref().map(|retained| retained.look(crate::now())) {
+                    let between = if words.is_empty() || failed.is_empty() { "" } else { "; " };
+                    words = format!("{words}{between}{failed}");
+                }
                 let ended = || stopped.try_recv() == Err(TryRecvError::Disconnected);
                 if let Some(Err(error)) = reorganizer.as_mut().map(|reorganizer| reorganizer.look(&disk, ended)) {
                     words.push_str(&format!("; reorganizing: {error}"));

@@ -34,7 +34,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use files::{FileSystem, MakeOptions};
 pub use format::describe;
 pub use labels::is_of_files;
-pub use snapshots::SnapshotInfo;
+pub use snapshots::{Retention, SnapshotInfo};
 pub use transaction::{Conflicts, Transaction, TransactionInfo};
 pub use tree::New;
 pub use types::{Allocation, Attributes, Caller, Changes, Entry, Ino, Kind, Renaming, Statistics, Time};

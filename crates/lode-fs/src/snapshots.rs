@@ -11,6 +11,7 @@ use lode::{Survive, Unit, UnitConflicts, UnitLabel, UnitOptions, UnitView};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Units with labels that begin so are snapshots.
 pub(crate) const PREFIX: &str = "snapshots/";
@@ -31,7 +32,25 @@ impl Snapshot {
 }
 
 /// Those that there are.
-pub(crate) type Snapshots = RwLock<BTreeMap<String, Arc<Snapshot>>>;
+#[derive(Default)]
+pub(crate) struct Snapshots {
+    all: RwLock<BTreeMap<String, Arc<Snapshot>>>,
+    /// Made and deleted so far.
+    turns: AtomicU64,
+}
+
+impl Snapshots {
+    fn add(&self, name: &str, snapshot: Snapshot) {
+        self.all.write().insert(name.to_owned(), Arc::new(snapshot));
+        self.turns.fetch_add(1, Ordering::Release);
+    }
+
+    fn remove(&self, name: &str) -> Option<Arc<Snapshot>> {
+        let gone = self.all.write().remove(name);
+        self.turns.fetch_add(1, Ordering::Release);
+        gone
+    }
+}
 
 /// A snapshot as it is listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +59,17 @@ pub struct SnapshotInfo {
     pub name: String,
     /// When it was made.
     pub made: Time,
+}
+
+/// Snapshots that are made now and then, of which the last ones are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// What their names begin with: `NAME-WHEN`.
+    pub name: String,
+    /// Nanoseconds from one to the next.
+    pub every: u64,
+    /// So many are kept.
+    pub keep: usize,
 }
 
 fn none(name: &str) -> Error {
@@ -72,25 +102,47 @@ impl FileSystem {
             return Err(error.into());
         }
         let snapshot = Snapshot { made: now, unit: RwLock::new(Some(unit)) };
-        self.files.snapshots.write().insert(name.to_owned(), Arc::new(snapshot));
+        self.files.snapshots.add(name, snapshot);
         Ok(())
+    }
+
+    /// Makes the snapshot that is due, and deletes those that are more than shall be kept, the oldest first. Only those count
+    /// that have the name which it would have given them: `when` says how it names a time. Cost: as `snapshot`, if one is due.
+    pub fn retain(&self, retention: &Retention, now: Time, when: &dyn Fn(Time) -> String) -> Result<()> {
+        let name = |made: Time| format!("{}-{}", retention.name, when(made));
+        let mut made: Vec<Time> =
+            self.snapshots().iter().filter(|found| found.name == name(found.made)).map(|found| found.made).collect();
+        // Of a clock that was put back: what is of later than now is of before.
+        made.sort_unstable_by_key(|made| (*made <= now, *made));
+        let is_new = |last: &Time| *last <= now && last.0.abs_diff(now.0) < retention.every;
+        if !made.last().is_some_and(is_new) {
+            self.snapshot(&name(now), now)?;
+            made.push(now);
+        }
+        let more = made.len().saturating_sub(retention.keep);
+        made[..more].iter().try_for_each(|made| self.delete_snapshot(&name(*made)))
     }
 
     /// Those that there are, by name.
     pub fn snapshots(&self) -> Vec<SnapshotInfo> {
-        let all = self.files.snapshots.read();
+        let all = self.files.snapshots.all.read();
         all.iter().map(|(name, snapshot)| SnapshotInfo { name: name.clone(), made: snapshot.made }).collect()
+    }
+
+    /// How often there were others than before: for who keeps a copy of what there is.
+    pub fn snapshot_turns(&self) -> u64 {
+        self.files.snapshots.turns.load(Ordering::Acquire)
     }
 
     /// What a snapshot keeps. What would change it says `ReadOnly`; `Ended` once it is deleted. `NotFound`.
     pub fn snapshot_view(&self, name: &str) -> Result<View> {
-        let snapshot = self.files.snapshots.read().get(name).cloned().ok_or_else(|| none(name))?;
+        let snapshot = self.files.snapshots.all.read().get(name).cloned().ok_or_else(|| none(name))?;
         Ok(View::new(Arc::clone(&self.files), Of::Snapshot(snapshot), false))
     }
 
     /// Deletes one, durably. What only it had is free then. Cost: a record and a flush. `NotFound`.
     pub fn delete_snapshot(&self, name: &str) -> Result<()> {
-        let snapshot = self.files.snapshots.write().remove(name).ok_or_else(|| none(name))?;
+        let snapshot = self.files.snapshots.remove(name).ok_or_else(|| none(name))?;
         if let Some(unit) = snapshot.unit.write().take() {
             unit.abort();
         }
@@ -111,7 +163,7 @@ impl Files {
             }
             let made = Time(i64::try_from(info.made).unwrap_or(i64::MAX));
             let snapshot = Snapshot { made, unit: RwLock::new(Some(unit)) };
-            self.snapshots.write().insert(name.to_owned(), Arc::new(snapshot));
+            self.snapshots.add(name, snapshot);
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use crate::device::Device;
 use crate::door::{Door, News, REQUEST_MAX};
 use crate::forgotten::Forgotten;
 use crate::forgotten::Pause;
-use crate::node::node;
+use crate::node::{SNAPSHOTS, node};
 use crate::ring::{self, Ring};
 use crate::views::Views;
 use fuser::{BackgroundSession, Config, INodeNo, MountOption, Notifier, Session, SessionACL};
@@ -284,7 +284,13 @@ fn abort(connection: u32) -> io::Result<()> {
 
 /// Tells the kernel what a transaction has changed, and then who committed it. Ends transactions whose process has ended.
 fn tell(views: &Views, told: &Receiver<News>, notifier: &Notifier) {
+    let mut turns = views.fs.snapshot_turns();
     loop {
+        // Those that nobody has made or deleted through the kernel.
+        let now = views.fs.snapshot_turns();
+        if std::mem::replace(&mut turns, now) != now {
+            let _ = notifier.inval_inode(INodeNo(node(0, SNAPSHOTS).0), 0, 0);
+        }
         match told.recv_timeout(Duration::from_millis(200)) {
             Ok(News { committed, told }) => {
                 // Those of the transaction that it has become a part of, if it was within one.

@@ -4,7 +4,7 @@ mod background;
 pub mod helper;
 mod options;
 
-use crate::chores::Chores;
+use crate::chores::{Chores, Retained};
 use crate::commands::fs::time;
 use crate::control::server::Control;
 use crate::failure::{Code, Failure, Result};
@@ -40,6 +40,10 @@ file systems do. fsync and sync mean the same in both.
 With -o snapshots the root has a directory .snapshots: `mkdir /mnt/.snapshots/monday` keeps what is
 there now, durably and at once (with -o relaxed: what `sync` has written), `cp` brings a file back,
 `rmdir /mnt/.snapshots/monday` deletes it.
+
+With -o snapshots=1h:24 a snapshot is made every hour by itself, as long as it is mounted, and the
+last 24 of these are kept; it may be given several times (-o snapshots=1h:24,snapshots=1day:7). They
+are named by that and the time: .snapshots/1h-2026-11-23T10:00:00Z. Others are never deleted.
 
 With -o reorganize, once nobody has read or written for ten seconds, files that were overwritten at
 random are put in order again, so that they are read fast from their beginning to their end.
@@ -136,6 +140,7 @@ pub fn run(mut arguments: Arguments) -> Result<Code> {
             fs.hold_space(options.hold)?;
         }
         let took = started.elapsed();
+        let retained = Retained { fs: fs.clone(), all: options.retained.clone() };
         let shelf = Arc::new(Shelf::default());
         // Whatever may be refused is asked for before it is mounted.
         let server = match options.at.is_nowhere() {
@@ -145,7 +150,7 @@ pub fn run(mut arguments: Arguments) -> Result<Code> {
         let mount = Mount::new(fs, &arguments.directory, &options.mount)
             .map_err(|error| refused(&arguments.directory, error))?;
         let control = Control::start(&arguments.disk, disk, &shelf);
-        let chores = Chores::start(disk, options.mount.read_only, options.reorganize);
+        let chores = Chores::start(disk, options.mount.read_only, options.reorganize, Some(retained));
         let told = tell(&arguments, disk, server.as_ref(), (took, mount.has_ring()));
         while told.is_ok() && !mount.is_over() && signals.pending().next().is_none() {
             std::thread::sleep(LOOK);

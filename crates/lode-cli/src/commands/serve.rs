@@ -101,7 +101,7 @@ pub fn run(arguments: &Arguments) -> Result<Code> {
         let shelf = Arc::new(Shelf::default());
         let server = serving::start(&arguments.at, disk, arguments.read_only, &shelf)?;
         let control = Control::start(&arguments.disk, disk, &shelf);
-        let chores = Chores::start(disk, arguments.read_only, arguments.reorganize);
+        let chores = Chores::start(disk, arguments.read_only, arguments.reorganize, None);
         output::print(&greeting(arguments, disk, server.address(), opened, &control)?)?;
         // The iterator ends only when its handle is closed, which nobody does.
         let _ = signals.forever().next();

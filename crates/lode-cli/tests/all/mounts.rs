@@ -309,6 +309,10 @@ fn what_cannot_be_mounted_says_why() {
         good(lode(&["fs", "make"]).arg(&disk));
         assert!(bad(lode(&["fs", "make"]).arg(&disk), 7).contains("has a file system already"));
         assert!(refused(&["-o", "nonsense"], 2).contains("-o nonsense: there is no such option"));
+        for often in ["", "1h", "1h:", "1h:0", ":3", "x:3", "1ms:3", "1h:100000"] {
+            let words = refused(&["-o", &format!("snapshots={often}")], 2);
+            assert!(words.contains("expected how often and how many are kept, such as 1h:24, found "), "{words}");
+        }
         bad(lode(&["mount", "--foreground"]).arg(&disk).arg(scratch.path("nowhere")), 3);
         bad(lode(&["run"]).arg(&at).args(["--", "true"]), 3);
         let mounted = Mounted::again(&disk, &at, &[]);
@@ -589,6 +593,40 @@ fn snapshots_are_made_looked_at_and_deleted_as_directories() {
         assert!(!mounted.path(".snapshots").exists(), "only if asked for");
         drop(mounted);
     });
+}
+
+#[test]
+fn snapshots_are_made_by_themselves_and_the_last_ones_are_kept() {
+    let scratch = Scratch::new();
+    let mounted = Mounted::new(&scratch);
+    fs::write(mounted.path("a"), "a").unwrap();
+    let (disk, at) = (mounted.disk.clone(), mounted.at.clone());
+    mounted.stop();
+    let mounted = Mounted::again(&disk, &at, &["-o", "snapshots"]);
+    fs::create_dir(mounted.path(".snapshots/mine")).unwrap();
+    mounted.stop();
+    let mounted = Mounted::again(&disk, &at, &["-o", "snapshots=1s:2"]);
+    let names = || -> Vec<String> {
+        let all = fs::read_dir(mounted.path(".snapshots")).unwrap();
+        let mut names: Vec<String> = all.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    let until = |enough: &dyn Fn(&[String]) -> bool| {
+        let start = std::time::Instant::now();
+        while !enough(&names()) {
+            assert!(start.elapsed() < Duration::from_secs(60), "{:?}", names());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        names()
+    };
+    let first = until(&|names| names.len() == 3);
+    assert!(first[0].starts_with("1s-2") && first[1].ends_with('Z') && first[2] == "mine", "{first:?}");
+    assert_eq!(fs::read_to_string(mounted.path(&format!(".snapshots/{}/a", first[0]))).unwrap(), "a");
+    // The oldest goes when another comes.
+    let next = until(&|names| names[0] > first[0]);
+    assert_eq!((next.len(), &next[2][..]), (3, "mine"), "{next:?}");
+    mounted.stop();
 }
 
 #[test]

@@ -186,6 +186,44 @@ fn on_a_full_disk_the_operation_says_so_and_the_transaction_can_be_dropped_or_go
     }
 }
 
+/// What a commit puts together needs more than is held; one of the directories needs a list of its own then.
+#[test]
+fn a_commit_without_space_is_refused_as_often_as_it_is_asked_for_and_takes_nothing() {
+    let (disk, fs) = open(&medium(64));
+    let now = fs.view();
+    let directories: Vec<String> = (0..150).map(|n| format!("/d{n}")).collect();
+    let add = |view: &lode_fs::View, who: &str| {
+        directories.iter().for_each(|directory| put(view, &format!("{directory}/{who}"), ""));
+        (0..5).for_each(|n| put(view, &format!("/d0/{who}-{n}-{}", "x".repeat(150)), ""));
+    };
+    for path in &directories {
+        directory(&now, path);
+    }
+    let txn = fs.begin(Conflicts::Changed, NOW).unwrap();
+    add(&txn.view(), "own");
+    add(&now, "other");
+    // Enough for a list, and not for all of it.
+    let size = (fill(&now, "/fill") - 128) * 4096;
+    let changes = Changes { size: Some(size), ..Changes::default() };
+    now.set_attributes(at(&now, "/fill").unwrap(), &changes, NOW).unwrap();
+    let before = disk.file_lists().len();
+    assert_eq!(kind(txn.commit(NOW)), ErrorKind::Full);
+    let lists = disk.file_lists().len();
+    assert_eq!(lists, before + 1, "one was needed");
+    for _ in 0..5 {
+        assert_eq!(kind(txn.commit(NOW)), ErrorKind::Full);
+    }
+    assert_eq!(disk.file_lists().len(), lists);
+    assert!(at(&now, "/d0/own").is_none() && at(&txn.view(), "/d0/own").is_some());
+    remove(&now, "/fill");
+    while disk.maintain().unwrap() {}
+    txn.commit(NOW).unwrap();
+    for directory in &directories {
+        assert!(["own", "other"].iter().all(|who| at(&now, &format!("{directory}/{who}")).is_some()), "{directory}");
+    }
+    is_sound(&fs);
+}
+
 #[test]
 fn a_disk_that_is_only_read_is_read_and_refuses_every_change() {
     let medium = medium(64);

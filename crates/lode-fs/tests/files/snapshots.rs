@@ -1,6 +1,6 @@
 //! Snapshots of the files.
 use crate::tree::{CALLER, NOW, at, get, is_sound, medium, open, put, remove};
-use lode_fs::{ErrorKind, Ino, New, Time};
+use lode_fs::{ErrorKind, Ino, New, Retention, Time};
 
 #[test]
 fn a_snapshot_shows_what_was_also_after_a_crash_until_it_is_deleted() {
@@ -57,5 +57,41 @@ fn letting_go_in_a_snapshot_lets_go_of_nothing_elsewhere() {
     assert_eq!(&bytes, b"still here");
     holding.release(ino, 1, NOW).unwrap();
     assert_eq!(holding.read(ino, 0, &mut bytes).unwrap_err().kind(), ErrorKind::NotFound);
+    is_sound(&fs);
+}
+
+/// FL-24: versions that are kept by themselves.
+#[test]
+fn of_snapshots_by_schedule_the_last_ones_are_kept_and_those_of_others_are_not_touched() {
+    let medium = medium(64);
+    let (disk, fs) = open(&medium);
+    let when = |made: Time| format!("{:03}", made.0);
+    let hourly = Retention { name: "hourly".into(), every: 10, keep: 3 };
+    let daily = Retention { name: "daily".into(), every: 30, keep: 2 };
+    let names =
+        |fs: &lode_fs::FileSystem| -> Vec<String> { fs.snapshots().into_iter().map(|found| found.name).collect() };
+    fs.snapshot("hourly-by-hand", Time(1)).unwrap();
+    fs.snapshot("hourly-002", Time(1)).unwrap();
+    for now in 100..140 {
+        put(&fs.view(), "/now", &now.to_string());
+        for retention in [&hourly, &daily] {
+            fs.retain(retention, Time(now), &when).unwrap();
+        }
+    }
+    let expected = ["daily-100", "daily-130", "hourly-002", "hourly-110", "hourly-120", "hourly-130", "hourly-by-hand"];
+    assert_eq!(names(&fs), expected);
+    assert_eq!(get(&fs.snapshot_view("hourly-120").unwrap(), "/now").as_deref(), Some("120"));
+    // It goes on after a crash, and when a clock was put back.
+    std::mem::forget((fs, disk));
+    let (_disk, fs) = open(&medium);
+    fs.retain(&hourly, Time(139), &when).unwrap();
+    assert_eq!(names(&fs), expected);
+    fs.retain(&hourly, Time(140), &when).unwrap();
+    assert!(!names(&fs).contains(&"hourly-110".to_owned()) && names(&fs).contains(&"hourly-140".to_owned()));
+    for now in 50..75 {
+        fs.retain(&hourly, Time(now), &when).unwrap();
+    }
+    let mine: Vec<String> = names(&fs).into_iter().filter(|name| name.starts_with("hourly-")).collect();
+    assert_eq!(mine, ["hourly-002", "hourly-050", "hourly-060", "hourly-070", "hourly-by-hand"]);
     is_sound(&fs);
 }

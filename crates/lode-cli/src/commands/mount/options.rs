@@ -4,7 +4,9 @@ use super::Arguments;
 use crate::failure::{Failure, Result};
 use crate::serving::Where;
 use crate::size;
+use lode_fs::Retention;
 use lode_fuse::{MountOptions, Order, Transport};
+use std::time::Duration;
 
 /// Options that mean something to `mount`, to who calls it, or to the kernel by itself.
 const FOR_OTHERS: [&str; 23] = [
@@ -35,10 +37,17 @@ const FOR_OTHERS: [&str; 23] = [
 /// The same with something behind it.
 const FOR_OTHERS_WITH: [&str; 4] = ["x-", "X-", "comment=", "user="];
 
+/// So many snapshots of one schedule may be kept; each costs two records at an opening.
+const KEPT_MAX: usize = 10_000;
+/// They are as far apart as the names of times can tell, at least.
+const EVERY_MIN: Duration = Duration::from_secs(1);
+
 /// All that was asked for.
 pub struct Options {
     /// How it is mounted.
     pub mount: MountOptions,
+    /// Snapshots that are made by themselves.
+    pub retained: Vec<Retention>,
     /// What lies scattered is put in order when nobody works.
     pub reorganize: bool,
     /// Bytes that are held for files.
@@ -49,6 +58,16 @@ pub struct Options {
 
 fn wrong(option: &str, what: &str) -> Failure {
     Failure::usage(format!("-o {option}: {what}"))
+}
+
+/// `1h:24`: one every hour, and the last 24 are kept.
+fn retention(often: &str) -> std::result::Result<Retention, String> {
+    let what = || format!("expected how often and how many are kept, such as 1h:24, found {often:?}");
+    let (every, keep) = often.split_once(':').ok_or_else(what)?;
+    let keep = keep.parse().ok().filter(|keep| (1..=KEPT_MAX).contains(keep)).ok_or_else(what)?;
+    let time = humantime::parse_duration(every).map_err(|_| what())?;
+    let time = u64::try_from(time.as_nanos()).ok().filter(|_| time >= EVERY_MIN).ok_or_else(what)?;
+    Ok(Retention { name: every.to_owned(), every: time, keep })
 }
 
 impl Options {
@@ -68,7 +87,7 @@ impl Options {
             threads: arguments.threads.unwrap_or((2 * processors).clamp(4, 64)),
             transport: Transport::Either,
         };
-        let mut options = Options { mount, reorganize: false, hold: 0, at: arguments.at.clone() };
+        let mut options = Options { mount, retained: Vec::new(), reorganize: false, hold: 0, at: arguments.at.clone() };
         for option in arguments.option.iter().filter(|option| !option.is_empty()) {
             options.take(option, arguments.sloppy)?;
         }
@@ -101,6 +120,10 @@ impl Options {
             other if FOR_OTHERS_WITH.iter().any(|begins| other.starts_with(begins)) => {}
             other => match other.split_once('=') {
                 Some(("hold", bytes)) => self.hold = size::parse(bytes).map_err(|what| wrong(option, &what))?,
+                Some(("snapshots", often)) => {
+                    self.mount.snapshots = true;
+                    self.retained.push(retention(often).map_err(|what| wrong(option, &what))?);
+                }
                 Some(("socket", path)) => self.at.socket = Some(path.into()),
                 Some(("listen", address)) => self.at.listen = Some(address.to_owned()),
                 Some(("threads", number)) => {
