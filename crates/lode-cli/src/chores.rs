@@ -34,19 +34,20 @@ fn look(disk: &Disk, now: u64) -> String {
     leases.into_iter().chain(schedules).collect::<Vec<_>>().join("; ")
 }
 
-/// Snapshots of files that are kept by themselves.
-pub struct Retained {
-    /// Of which files.
-    pub fs: FileSystem,
+/// A file system that is served.
+pub struct Files {
     /// Which.
-    pub all: Vec<Retention>,
+    pub fs: FileSystem,
+    /// Snapshots of it that are kept by themselves.
+    pub retained: Vec<Retention>,
 }
 
-impl Retained {
+impl Files {
     fn look(&self, now: u64) -> String {
+        self.fs.settle();
         let name = |made: Time| when(made.0.max(0).cast_unsigned());
         let now = Time(i64::try_from(now).unwrap_or(i64::MAX));
-        let done = self.all.iter().map(|retention| (retention, self.fs.retain(retention, now, &name)));
+        let done = self.retained.iter().map(|retention| (retention, self.fs.retain(retention, now, &name)));
         let told = done.filter_map(|(of, done)| Some(format!("snapshots {}: {}", of.name, done.err()?)));
         told.collect::<Vec<_>>().join("; ")
     }
@@ -115,7 +116,7 @@ impl Reorganizer {
 
 impl Chores {
     /// Looks now and then, unless the disk is open for reading only.
-    pub fn start(disk: &Disk, read_only: bool, reorganize: bool, retained: Option<Retained>) -> Chores {
+    pub fn start(disk: &Disk, read_only: bool, reorganize: bool, files: Option<Files>) -> Chores {
         let (stop, stopped) = channel();
         let disk = disk.clone();
         let mut reorganizer = reorganize.then(Reorganizer::default);
@@ -123,7 +124,7 @@ impl Chores {
             let mut told = String::new();
             while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
                 let mut words = look(&disk, crate::now());
-                if let Some(failed) = retained.as_ref().map(|retained| retained.look(crate::now())) {
+                if let Some(failed) = files.as_ref().map(|files| files.look(crate::now())) {
                     let between = if words.is_empty() || failed.is_empty() { "" } else { "; " };
                     words = format!("{words}{between}{failed}");
                 }

@@ -67,7 +67,7 @@ impl FileSystem {
     /// Verifies everything that must be so, but for the content of files. Others wait meanwhile. `progress` is told how many
     /// inodes of how many were looked at, and may end it. Cost: reads all inodes, directories and the map of all content.
     pub fn check(&self, progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<Option<Report>> {
-        let gate = self.files.gate.write();
+        let gate = self.files.shut();
         let op = self.files.alone();
         let mut check = Check {
             op,

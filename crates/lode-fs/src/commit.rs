@@ -71,7 +71,7 @@ impl Transaction {
 
 impl Files {
     fn commit(&self, txn: &Txn, time: Time) -> Result<Committed> {
-        let gate = self.gate.write();
+        let gate = self.shut();
         // Nobody changes the transaction from here on.
         let unit = txn.unit.upgradable_read();
         txn.whole()?;
@@ -325,7 +325,7 @@ impl Compared<'_> {
 
     fn changed_in(&self, unit: &Unit, which: Which, range: Range<u64>) -> Result<Vec<(Which, u64)>> {
         let volume = self.own.files.volume(which)?;
-        let end = range.end.min(volume.bytes() / u64::from(BLOCK));
+        let end = range.end.min(self.own.files.blocks_max(which));
         let (mut blocks, mut at) = (Vec::new(), range.start);
         while let Some(found) = unit.next_changed(&volume, at)?.filter(|found| found.start < end) {
             at = found.end.min(end);

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 
 /// Bytes in the common list.
-const FIRST_BYTES: u64 = FIRST << 12;
+pub(crate) const FIRST_BYTES: u64 = FIRST << 12;
 
 /// Where block `n` of an inode's content is.
 pub(crate) fn place_of(head: &InodeHead, n: u64) -> (Which, u64) {

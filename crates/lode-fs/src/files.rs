@@ -2,10 +2,12 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{BLOCK, INODE_BLOCK, SHARE, SMALL_BLOCK, SUPER_MAGIC, Super, VERSION};
+use crate::gathered::Gathered;
 use crate::inodes::Inode;
 use crate::locks::Locks;
 use crate::numbers::Numbers;
 use crate::op::{Op, Seen};
+use crate::planted::{self, Bug};
 use crate::promise::Promises;
 use crate::snapshots::Snapshots;
 use crate::transaction::Transactions;
@@ -58,6 +60,7 @@ pub(crate) struct Files {
     pub damaged: Mutex<HashMap<Ino, String>>,
     pub transactions: Transactions,
     pub snapshots: Snapshots,
+    pub gathered: Gathered,
 }
 
 /// A file system on a disk. Cheap to clone.
@@ -192,8 +195,7 @@ impl FileSystem {
 
     /// Everything that was done so far survives the loss of power.
     pub fn sync(&self) -> Result<()> {
-        self.files.disk.flush(Survive::Power)?;
-        Ok(())
+        self.files.sync()
     }
 
     /// How much there is, and how much is free.
@@ -237,6 +239,7 @@ impl Files {
             damaged: Mutex::default(),
             transactions: Transactions::default(),
             snapshots: Snapshots::default(),
+            gathered: Gathered::default(),
         };
         files.fill_reserve();
         files
@@ -255,6 +258,15 @@ impl Files {
     /// The largest file.
     pub fn file_max(&self) -> u64 {
         self.most.content.min(1 << 62)
+    }
+
+    /// Numbers of blocks of a list are smaller. A file's own may have been deleted by others while a transaction still has it.
+    pub fn blocks_max(&self, which: Which) -> u64 {
+        match which {
+            Which::Inodes | Which::Orphans => self.inodes_max(),
+            Which::Content | Which::Own(_) => self.buckets_max(),
+            Which::Owners => u64::from(u32::MAX),
+        }
     }
 
     pub fn volume(&self, which: Which) -> Result<Cow<'_, Volume>> {
@@ -283,11 +295,25 @@ impl Files {
         Ok(volume)
     }
 
+    /// Everything that was done so far survives the loss of power.
+    pub fn sync(&self) -> Result<()> {
+        let settled = self.settle_and_tell();
+        self.disk.flush(Survive::Power)?;
+        settled
+    }
+
     /// An operation on what is committed, that may change these inodes.
     pub fn change(&self, inodes: &[Ino]) -> Op<'_> {
-        let gate = self.gate.read();
-        let locked = self.locks.write(inodes);
-        Op::new(self, Seen::Now { _locked: locked, _gate: Some(gate) })
+        loop {
+            if !planted::is(Bug::GatheredComesLate) {
+                self.settle();
+            }
+            let gate = self.gate.read();
+            let locked = self.locks.write(inodes);
+            if planted::is(Bug::GatheredComesLate) || !self.is_gathered(inodes) {
+                return Op::new(self, Seen::Now { _locked: locked, _gate: Some(gate) });
+            }
+        }
     }
 
     /// What is committed, for who has the gate alone.
@@ -296,7 +322,23 @@ impl Files {
     }
 
     /// Looks at what is committed of these inodes, at one instant: again, if a transaction was committed meanwhile.
-    pub fn look<T>(&self, inodes: &[Ino], mut look: impl FnMut(&Op<'_>) -> Result<T>) -> Result<T> {
+    pub fn look<T>(&self, inodes: &[Ino], look: impl FnMut(&Op<'_>) -> Result<T>) -> Result<T> {
+        self.settle();
+        self.look_only(inodes, look)
+    }
+
+    /// The same for who looks at no inodes but these.
+    pub fn look_only<T>(&self, inodes: &[Ino], look: impl FnMut(&Op<'_>) -> Result<T>) -> Result<T> {
+        self.look_past(inodes, || self.is_gathered(inodes) && !planted::is(Bug::GatheredNotSeen), look)
+    }
+
+    /// The same for who looks at what no write changes (G1). `unsettled`: it looks at more than that.
+    pub fn look_past<T>(
+        &self,
+        inodes: &[Ino],
+        unsettled: impl Fn() -> bool,
+        mut look: impl FnMut(&Op<'_>) -> Result<T>,
+    ) -> Result<T> {
         loop {
             let commits = self.commits.load(Ordering::Acquire);
             if commits % 2 == 1 {
@@ -304,6 +346,11 @@ impl Files {
                 continue;
             }
             let locked = self.locks.read(inodes);
+            if unsettled() {
+                drop(locked);
+                self.settle();
+                continue;
+            }
             let op = Op::new(self, Seen::Now { _locked: locked, _gate: None });
             let found = look(&op);
             if self.commits.load(Ordering::Acquire) == commits {

@@ -107,6 +107,12 @@ impl Inode {
         self.head.version += 1;
     }
 
+    /// Its content changes.
+    pub fn modify(&mut self, now: Time) {
+        self.head.modified = now.0;
+        self.touch(now);
+    }
+
     /// One of its names comes or goes.
     pub fn turn(&mut self, now: Time) {
         self.head.changed = now.0;

@@ -6,7 +6,6 @@ use crate::inodes::Inode;
 use crate::op::{Op, u64_of, usize_of};
 use crate::types::{Allocation, Ino, Kind, Time};
 use crate::view::{Of, View};
-use lode::Survive;
 
 /// So much is copied in one step from file to file.
 const COPIED: u64 = 1 << 20;
@@ -33,7 +32,7 @@ impl View {
     /// Fills `into` with the content from `offset` on, and gives back how much there is of it. A symbolic link has its
     /// target for content. Cost: a look at the inode, and the blocks.
     pub fn read(&self, ino: Ino, offset: u64, into: &mut [u8]) -> Result<usize> {
-        self.look(&[ino], |op| {
+        self.look_only(&[ino], |op| {
             let inode = op.inode(ino)?;
             if inode.is_directory() {
                 return Err(Error::new(ErrorKind::IsDirectory, "a directory"));
@@ -63,13 +62,16 @@ impl View {
     /// Writes content as one step, whatever its length. `TooLarge`, `Full`.
     pub fn write(&self, ino: Ino, offset: u64, bytes: &[u8], now: Time) -> Result<()> {
         end_of(offset, u64_of(bytes.len()))?;
+        if matches!(self.of, Of::Now) && self.files.gather(ino, offset, bytes, now) {
+            return Ok(());
+        }
         let mut op = self.change(&[ino]);
         let mut inode = op.file(ino)?;
         if bytes.is_empty() {
             return Ok(());
         }
         op.write_content(&mut inode, offset, bytes)?;
-        modified(&mut inode, now);
+        inode.modify(now);
         op.put_inode(&inode);
         op.finish().map(drop)
     }
@@ -82,7 +84,7 @@ impl View {
         let offset = inode.head.size;
         end_of(offset, u64_of(bytes.len()))?;
         op.write_content(&mut inode, offset, bytes)?;
-        modified(&mut inode, now);
+        inode.modify(now);
         op.put_inode(&inode);
         op.finish_then(|| offset)
     }
@@ -103,7 +105,7 @@ impl View {
         if matches!(how, Allocation::Grow | Allocation::Zero) {
             inode.head.size = inode.head.size.max(end);
         }
-        modified(&mut inode, now);
+        inode.modify(now);
         op.put_inode(&inode);
         op.finish().map(drop)
     }
@@ -138,15 +140,9 @@ impl View {
     /// What was done to an inode survives the loss of power. Others' changes may, too.
     pub fn flush(&self, _ino: Ino) -> Result<()> {
         match &self.of {
-            Of::Now => Ok(self.files.disk.flush(Survive::Power).map(drop)?),
+            Of::Now => self.files.sync(),
             // Nothing of a transaction counts before its commit.
             Of::Transaction(_) | Of::Snapshot(_) => Ok(()),
         }
     }
-}
-
-/// The content was changed.
-fn modified(inode: &mut Inode, now: Time) {
-    inode.head.modified = now.0;
-    inode.touch(now);
 }

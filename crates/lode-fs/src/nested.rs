@@ -174,7 +174,7 @@ impl Compared<'_> {
     fn differing_in(&self, unit: &Unit, which: Which, blocks: Range<u64>, into: &mut Vec<Differing>) -> Result<()> {
         let volume = self.own.files.volume(which)?;
         let size = u64::from(block_bytes(which));
-        let end = blocks.end.min(volume.bytes() / size);
+        let end = blocks.end.min(self.own.files.blocks_max(which));
         let mut at = blocks.start;
         while let Some(found) = unit.next_changed(&volume, at)?.filter(|found| found.start < end) {
             at = found.end.min(end);

@@ -21,6 +21,10 @@ pub enum Bug {
     MergedApart,
     /// A commit into another transaction asks nothing.
     WithinNotAsked,
+    /// What is gathered comes behind what others do after it.
+    GatheredComesLate,
+    /// Who looks at a file does not see what of it is gathered.
+    GatheredNotSeen,
 }
 
 #[cfg(feature = "planted")]

@@ -88,6 +88,7 @@ impl FileSystem {
         let label = format!("{PREFIX}{name}");
         let label = UnitLabel { label, made: now.0.max(0).cast_unsigned(), ..UnitLabel::default() };
         let options = UnitOptions { view: UnitView::Frozen, conflicts: UnitConflicts::Allowed };
+        self.files.settle();
         // The label is the disk's to give once.
         let begin = || self.files.disk.begin_labelled(&label, &options);
         let mut unit = self.files.lending(begin).map_err(|error| match error.kind() {

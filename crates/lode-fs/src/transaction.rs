@@ -254,7 +254,7 @@ impl FileSystem {
     /// ends. `Full`.
     pub fn begin(&self, conflicts: Conflicts, now: Time) -> Result<Transaction> {
         // Nobody is in the middle of an operation: numbers that are freed from now on wait for its end.
-        let _gate = self.files.gate.write();
+        let _gate = self.files.shut();
         let options = UnitOptions { view: UnitView::Frozen, conflicts: UnitConflicts::Allowed };
         let begin = || self.files.disk.begin_labelled(&self.files.new_label(now), &options);
         let unit = self.files.lending(begin)?;

@@ -44,6 +44,14 @@ impl View {
         look(&Op::new(&self.files, seen))
     }
 
+    /// The same for who looks at no inodes but these.
+    pub(crate) fn look_only<T>(&self, inodes: &[Ino], look: impl FnMut(&Op<'_>) -> Result<T>) -> Result<T> {
+        match &self.of {
+            Of::Now => self.files.look_only(inodes, look),
+            _ => self.look(inodes, look),
+        }
+    }
+
     /// An operation that may change these inodes.
     pub(crate) fn change(&self, inodes: &[Ino]) -> Op<'_> {
         let seen = match &self.of {
@@ -243,7 +251,12 @@ impl View {
             let capable = pairs.iter().any(|(name, _)| name == CAPABILITIES);
             Ok((mode != inode.head.mode || capable).then_some((mode, capable.then_some(pairs))))
         };
-        if self.look(&[ino], |op| lesser(op, &op.inode(ino)?))?.is_none() {
+        let look = |op: &Op<'_>| lesser(op, &op.inode(ino)?);
+        let found = match &self.of {
+            Of::Now => self.files.look_past(&[ino], || false, look),
+            _ => self.look(&[ino], look),
+        };
+        if found?.is_none() {
             return Ok(());
         }
         let mut op = self.change(&[ino]);

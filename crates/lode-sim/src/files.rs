@@ -43,6 +43,8 @@ pub struct Counts {
     pub conflicts: u64,
     /// Transactions committed into another one.
     pub within: u64,
+    /// Writes gathered.
+    pub gathered: u64,
 }
 
 /// Runs a seed and crashes it at every point of its trace, or at as many as `budget` images allow.
@@ -61,6 +63,7 @@ pub fn enumerate(seed: u64, budget: u64) -> Result<Counts, String> {
         committed: recording.committed,
         conflicts: recording.conflicts,
         within: recording.within,
+        gathered: recording.gathered,
         ..Counts::default()
     };
     let mut rng = Rng::new(mix(seed, 0xC2A5));

@@ -167,6 +167,8 @@ fn bugs_of_the_file_system_are_found() {
         Bug::BucketsNotTakenBack,
         Bug::MergedApart,
         Bug::WithinNotAsked,
+        Bug::GatheredComesLate,
+        Bug::GatheredNotSeen,
     ];
     for bug in all {
         set(Some(bug));

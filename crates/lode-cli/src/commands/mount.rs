@@ -4,7 +4,7 @@ mod background;
 pub mod helper;
 mod options;
 
-use crate::chores::{Chores, Retained};
+use crate::chores::{Chores, Files};
 use crate::commands::fs::time;
 use crate::control::server::Control;
 use crate::failure::{Code, Failure, Result};
@@ -62,6 +62,11 @@ With -o hold=SIZE the last SIZE of the free space is for files: volumes on the s
 before they take of it. Files take of it when nothing else is left, and what they took is held again
 once there is space. It ends with the mount. What is free for files, df tells.
 
+What is written here and there in a large file, strictly, is put in the order of the file in memory, up
+to 64 MiB for two seconds at most, so that it can be read fast from front to back; -o gather=SIZE sets
+how much, 0 for none. It is no more lost in a crash than what other writes have in memory, and in no
+other order: whatever is done next comes behind it.
+
 By mount(8) and in /etc/fstab, once `make install` has put mount.fuse.lode into /sbin:
   mount -t fuse.lode disk.lode /mnt -o relaxed
   /srv/disk.lode /mnt fuse.lode allow_other,hold=8GiB,nofail 0 0
@@ -97,7 +102,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// strict, relaxed, ring, noring, snapshots, reorganize, suid, dev, noexec, ro, allow_other, auto_unmount,
-    /// hold=SIZE, socket=PATH, listen=ADDR:PORT, threads=N; what fstab has for others means nothing here
+    /// hold=SIZE, gather=SIZE, socket=PATH, listen=ADDR:PORT, threads=N; what fstab has for others means nothing here
     #[arg(long = "option", short, value_name = "OPTIONS", value_delimiter = ',')]
     option: Vec<String>,
     /// Pass over options that are not known
@@ -139,8 +144,9 @@ pub fn run(mut arguments: Arguments) -> Result<Code> {
         if options.hold > 0 && !options.mount.read_only {
             fs.hold_space(options.hold)?;
         }
+        fs.gather(options.gathering());
         let took = started.elapsed();
-        let retained = Retained { fs: fs.clone(), all: options.retained.clone() };
+        let files = Files { fs: fs.clone(), retained: options.retained.clone() };
         let shelf = Arc::new(Shelf::default());
         // Whatever may be refused is asked for before it is mounted.
         let server = match options.at.is_nowhere() {
@@ -150,7 +156,7 @@ pub fn run(mut arguments: Arguments) -> Result<Code> {
         let mount = Mount::new(fs, &arguments.directory, &options.mount)
             .map_err(|error| refused(&arguments.directory, error))?;
         let control = Control::start(&arguments.disk, disk, &shelf);
-        let chores = Chores::start(disk, options.mount.read_only, options.reorganize, Some(retained));
+        let chores = Chores::start(disk, options.mount.read_only, options.reorganize, Some(files));
         let told = tell(&arguments, disk, server.as_ref(), (took, mount.has_ring()));
         while told.is_ok() && !mount.is_over() && signals.pending().next().is_none() {
             std::thread::sleep(LOOK);

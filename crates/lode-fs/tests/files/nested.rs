@@ -139,3 +139,23 @@ fn one_within_another_is_not_kept_by_itself() {
     assert_eq!(inner.differences().unwrap().len(), 1);
     assert!(outer.differences().unwrap().is_empty());
 }
+
+/// The list of a large file is deleted when the file is made short, and with it went what its length was asked of.
+#[test]
+fn what_one_within_has_changed_of_a_file_that_others_have_made_short_comes_along() {
+    let (_disk, fs) = open(&medium(64));
+    let now = fs.view();
+    put(&now, "/f", &"o".repeat(200_000));
+    let f = at(&now, "/f").unwrap();
+    let outer = begin(&fs);
+    let inner = outer.begin(Conflicts::Read, NOW).unwrap();
+    inner.view().write(f, 150_000, &[b'i'; 10_000], NOW).unwrap();
+    now.set_attributes(f, &Changes { size: Some(0), ..Changes::default() }, NOW).unwrap();
+    inner.commit(NOW).unwrap();
+    let mut found = vec![0; 200_000];
+    assert_eq!(outer.view().read(f, 0, &mut found).unwrap(), 200_000);
+    assert!(found[150_000..160_000].iter().all(|byte| *byte == b'i'), "as it was left");
+    assert!(found[..150_000].iter().chain(&found[160_000..]).all(|byte| *byte == b'o'));
+    assert_eq!(outer.commit(NOW).unwrap_err().kind(), ErrorKind::Conflict);
+    is_sound(&fs);
+}

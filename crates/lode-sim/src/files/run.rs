@@ -3,12 +3,12 @@
 use super::look;
 use super::model::{Inode, Node, Tree};
 use super::transactions::Open;
-use crate::rng::{Rng, narrow, wide};
+use crate::rng::{Rng, mix, narrow, wide};
 use crate::trace::{Erased, TraceOp, TracingMedium};
 use lode::{Disk, FormatOptions, OpenOptions};
 use lode_fs::{
-    Allocation, Attributes, Caller, Changes, ErrorKind, FileSystem, Ino, Kind, MakeOptions, New, Renaming, Setting,
-    Time, View,
+    Allocation, Attributes, Caller, Changes, ErrorKind, FileSystem, Gathering, Ino, Kind, MakeOptions, New, Renaming,
+    Setting, Time, View,
 };
 use lode_media::{Geometry, Medium};
 use std::collections::BTreeMap;
@@ -43,6 +43,8 @@ pub struct Recording {
     pub conflicts: u64,
     /// Of those that were committed, such as were within another one.
     pub within: u64,
+    /// Writes that were gathered.
+    pub gathered: u64,
 }
 
 impl Recording {
@@ -62,6 +64,8 @@ pub struct Setup {
     pub geometry: Geometry,
     pub erased: Erased,
     pub big: bool,
+    /// How much is gathered of writes here and there.
+    pub gathered: Gathering,
 }
 
 impl Setup {
@@ -77,6 +81,12 @@ impl Setup {
             geometry: Geometry { zones: (bytes / zone_bytes).max(64), zone_bytes, append_align: align, devices: 1 },
             erased: *rng.pick(&[Erased::Old, Erased::Zeros, Erased::Noise]),
             big: rng.percent(30),
+            gathered: {
+                // Drawn apart: what a seed does without it stays as it was.
+                let mut rng = Rng::new(mix(seed, 0x6A78E));
+                let bytes = *rng.pick(&[0, 4096, 5 * 4096, 64 << 10, 1 << 20]);
+                Gathering { bytes, after: u32::from(rng.percent(50)) }
+            },
         }
     }
 }
@@ -104,6 +114,8 @@ pub(super) struct Run {
     pub begun: usize,
     /// The step is one in a transaction.
     pub within: bool,
+    /// So many blocks are still to be written over, one after the other.
+    burst: u64,
 }
 
 pub(super) type Step<T = ()> = Result<T, String>;
@@ -134,6 +146,7 @@ pub fn run(setup: &Setup) -> (Step, Recording) {
         transactions: Vec::new(),
         begun: 0,
         within: false,
+        burst: 0,
     };
     let result = run.all();
     let mut recording = std::mem::take(&mut run.recording);
@@ -168,6 +181,7 @@ impl Run {
         let medium: Arc<dyn Medium> = Arc::clone(&self.medium) as Arc<dyn Medium>;
         let disk = Arc::new(Disk::open(medium, &options()).map_err(wrong)?);
         let fs = FileSystem::open(&disk, Time(self.now)).map_err(wrong)?;
+        fs.gather(self.setup.gathered);
         (self.view, self.fs, self.disk) = (Some(fs.holding_view()), Some(fs), Some(disk));
         Ok(())
     }
@@ -192,7 +206,8 @@ impl Run {
         for n in 0..self.setup.ops {
             let start = self.medium.ops().len();
             self.now += 1;
-            let what = self.somewhere().map_err(|words| format!("operation {n}: {words}"))?;
+            let what = if self.burst > 0 { self.write_over() } else { self.somewhere() };
+            let what = what.map_err(|words| format!("operation {n}: {words}"))?;
             self.note(start, &format!("{n}: {what}")).map_err(|words| format!("operation {n}, {what}: {words}"))?;
         }
         self.compare()?;
@@ -279,7 +294,8 @@ impl Run {
         let now = Time(self.now);
         let before = self.tree.clone();
         let view = self.view();
-        let weights = [20, 6, 10, 5, 8, 25, 8, 8, 6, 4, 4, 6, 6, 3, 3, 2];
+        let bursts = if self.setup.gathered.bytes > 0 && !self.within { 12 } else { 0 };
+        let weights = [20, 6, 10, 5, 8, 25, 8, 8, 6, 4, 4, 6, 6, 3, 3, 2, bursts];
         Ok(match self.rng.weighted(&weights) {
             0 => {
                 let (directory, name) = (self.directory(), self.new_name());
@@ -350,13 +366,7 @@ impl Run {
             5 => {
                 let node = self.node(Kind::File);
                 let (offset, bytes) = (self.offset(node), self.bytes());
-                let right = self.asked(node);
-                if right.is_ok() {
-                    self.tree.write(node, offset, &bytes, now);
-                }
-                let found = view.write(self.ino(node), offset, &bytes, now);
-                self.settle(before, found, right)?;
-                format!("write {} bytes at {offset} of {node}", bytes.len())
+                self.write(node, offset, &bytes)?
             }
             6 => {
                 let node = self.node(Kind::File);
@@ -457,6 +467,10 @@ impl Run {
                 while self.disk.as_ref().expect("open").maintain().map_err(wrong)? {}
                 "maintain".to_owned()
             }
+            16 => {
+                self.burst = self.rng.between(2, 30);
+                "nothing".to_owned()
+            }
             _ => {
                 if !self.transactions.is_empty() {
                     return Ok("nothing".to_owned());
@@ -468,6 +482,51 @@ impl Run {
                 "opened again, flushed".to_owned()
             }
         })
+    }
+
+    /// Whole blocks here and there in a large file, over what it has.
+    fn write_over(&mut self) -> Step<String> {
+        self.burst -= 1;
+        let large = |inode: &Inode| inode.kind == Kind::File && inode.content.len() >= 18 * 4096;
+        let nodes = self.nodes(large);
+        let Some(node) = nodes.first().copied() else {
+            // So that there is one.
+            let files = self.nodes(|inode| inode.kind == Kind::File);
+            let Some(node) = files.first().copied() else { return Ok("nothing".to_owned()) };
+            return self.write(node, 0, &vec![b'w'; 30 * 4096]);
+        };
+        let node = if self.rng.percent(80) { node } else { *self.rng.pick(&nodes) };
+        let blocks = wide(self.tree.get(node).content.len()) / 4096;
+        let first = self.rng.between(16, blocks - 1);
+        let count = self.rng.between(1, (blocks - first).min(4));
+        let mut bytes = vec![0; narrow(count * 4096)];
+        self.rng.fill(&mut bytes);
+        let before = self.disk.as_ref().expect("open").position();
+        let words = self.write(node, first * 4096, &bytes)?;
+        self.recording.gathered += u64::from(self.disk.as_ref().expect("open").position() == before);
+        if self.rng.percent(5) {
+            self.fs().settle();
+        }
+        if self.rng.percent(10) {
+            let mut found = vec![0; bytes.len()];
+            self.view().read(self.ino(node), first * 4096, &mut found).map_err(wrong)?;
+            let content = &self.tree.get(node).content;
+            if found != content[narrow(first * 4096)..][..found.len()] {
+                return Err(format!("{words}, but something else is read"));
+            }
+        }
+        Ok(words)
+    }
+
+    fn write(&mut self, node: Node, offset: u64, bytes: &[u8]) -> Step<String> {
+        let (before, now) = (self.tree.clone(), Time(self.now));
+        let right = self.asked(node);
+        if right.is_ok() {
+            self.tree.write(node, offset, bytes, now);
+        }
+        let found = self.view().write(self.ino(node), offset, bytes, now);
+        self.settle(before, found, right)?;
+        Ok(format!("write {} bytes at {offset} of {node}", bytes.len()))
     }
 
     /// Whether a node has content to change.

@@ -4,7 +4,7 @@ use super::Arguments;
 use crate::failure::{Failure, Result};
 use crate::serving::Where;
 use crate::size;
-use lode_fs::Retention;
+use lode_fs::{Gathering, Retention};
 use lode_fuse::{MountOptions, Order, Transport};
 use std::time::Duration;
 
@@ -52,6 +52,8 @@ pub struct Options {
     pub reorganize: bool,
     /// Bytes that are held for files.
     pub hold: u64,
+    /// Bytes of memory for what is written here and there in large files.
+    pub gather: Option<u64>,
     /// Where volumes are served.
     pub at: Where,
 }
@@ -87,7 +89,8 @@ impl Options {
             threads: arguments.threads.unwrap_or((2 * processors).clamp(4, 64)),
             transport: Transport::Either,
         };
-        let mut options = Options { mount, retained: Vec::new(), reorganize: false, hold: 0, at: arguments.at.clone() };
+        let at = arguments.at.clone();
+        let mut options = Options { mount, retained: Vec::new(), reorganize: false, hold: 0, gather: None, at };
         for option in arguments.option.iter().filter(|option| !option.is_empty()) {
             options.take(option, arguments.sloppy)?;
         }
@@ -95,6 +98,16 @@ impl Options {
             return Err(wrong("socket,listen", "expected one of them, found both"));
         }
         Ok(options)
+    }
+
+    /// How much is gathered. Where the kernel keeps what is written for a while, it puts that in order itself.
+    pub fn gathering(&self) -> Gathering {
+        let bytes = self.gather.and_then(|bytes| usize::try_from(bytes).ok());
+        match self.mount.order {
+            _ if self.mount.read_only => Gathering { bytes: 0, ..Gathering::default() },
+            Order::Strict => Gathering { bytes: bytes.unwrap_or(Gathering::default().bytes), ..Gathering::default() },
+            Order::Relaxed => Gathering { bytes: bytes.unwrap_or(0), ..Gathering::default() },
+        }
     }
 
     fn take(&mut self, option: &str, sloppy: bool) -> Result<()> {
@@ -120,6 +133,9 @@ impl Options {
             other if FOR_OTHERS_WITH.iter().any(|begins| other.starts_with(begins)) => {}
             other => match other.split_once('=') {
                 Some(("hold", bytes)) => self.hold = size::parse(bytes).map_err(|what| wrong(option, &what))?,
+                Some(("gather", bytes)) => {
+                    self.gather = Some(size::parse(bytes).map_err(|what| wrong(option, &what))?);
+                }
                 Some(("snapshots", often)) => {
                     self.mount.snapshots = true;
                     self.retained.push(retention(often).map_err(|what| wrong(option, &what))?);
