@@ -14,7 +14,7 @@ pub(crate) use explored::{AtomicU64, Builder, Condvar, JoinHandle, Mutex, MutexG
 pub(crate) use parking_lot::ReentrantMutex;
 #[cfg(not(feature = "explore"))]
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
-pub(crate) use std::sync::atomic::AtomicU8;
+pub(crate) use std::sync::atomic::{AtomicU8, AtomicU32};
 #[cfg(not(feature = "explore"))]
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(feature = "explore"))]

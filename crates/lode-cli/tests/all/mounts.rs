@@ -161,6 +161,64 @@ fn after_kill_9_a_prefix_of_what_was_done_is_there_and_it_goes_on() {
     });
 }
 
+/// Such writes are put in another order in memory.
+#[test]
+fn after_kill_9_a_prefix_of_writes_here_and_there_is_there_too() {
+    const PIECE: u64 = 8192;
+    const PIECES: u64 = 1024;
+    // Which piece is written when; every 997th time a file is made instead.
+    let piece = |turn: u64| (!turn.is_multiple_of(997)).then_some(8 + turn * 769 % (PIECES - 8));
+    over_each(|| {
+        let scratch = Scratch::new();
+        let mut mounted = Mounted::new(&scratch);
+        let at = mounted.at.clone();
+        let file = fs::File::create(at.join("large")).unwrap();
+        file.write_all_at(&vec![0; usize::try_from(PIECES * PIECE).unwrap()], 0).unwrap();
+        file.sync_all().unwrap();
+        let writer = std::thread::spawn(move || {
+            let turn = |turn: u64| match piece(turn) {
+                Some(piece) => {
+                    file.write_all_at(&turn.to_le_bytes().repeat(usize::try_from(PIECE / 8).unwrap()), piece * PIECE)
+                }
+                None => fs::write(at.join(turn.to_string()), ""),
+            };
+            (1..).take_while(|n| turn(*n).is_ok()).last()
+        });
+        while !mounted.path("3988").exists() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        let (disk, point) = mounted.kill();
+        let done = writer.join().unwrap().unwrap();
+        drop(mounted);
+        let mounted = Mounted::again(&disk, &point, &[]);
+        let names =
+            fs::read_dir(&mounted.at).unwrap().filter_map(|entry| entry.unwrap().file_name().into_string().ok());
+        let mut made: Vec<u64> = names.filter_map(|name| name.parse().ok()).collect();
+        made.sort_unstable();
+        let content = fs::read(mounted.path("large")).unwrap();
+        let found: Vec<u64> = content
+            .chunks_exact(usize::try_from(PIECE).unwrap())
+            .map(|piece| {
+                assert!(piece.chunks(8).all(|number| number == &piece[..8]), "a piece is torn");
+                u64::from_le_bytes(piece[..8].try_into().unwrap())
+            })
+            .collect();
+        let last = *found.iter().chain(&made).max().unwrap();
+        assert!(last <= done + 1, "{last} of {done}");
+        let mut expected = vec![0; usize::try_from(PIECES).unwrap()];
+        for turn in 1..=last {
+            if let Some(piece) = piece(turn) {
+                expected[usize::try_from(piece).unwrap()] = turn;
+            }
+        }
+        let wrong = found.iter().zip(&expected).find(|(found, expected)| found != expected);
+        assert_eq!(wrong, None, "found, expected: all that was written up to {last}, and nothing of later");
+        assert_eq!(made, (1..=last).filter(|turn| piece(*turn).is_none()).collect::<Vec<_>>());
+        mounted.stop();
+    });
+}
+
 #[test]
 fn a_command_that_fails_leaves_no_trace_and_one_that_succeeds_counts_as_a_whole() {
     over_each(|| {

@@ -11,6 +11,7 @@ pub(crate) mod flush;
 pub(crate) mod load;
 mod mend;
 pub(crate) mod numbers;
+mod once;
 pub(crate) mod open;
 pub(crate) mod options;
 pub(crate) mod ordered;
@@ -202,6 +203,8 @@ pub(crate) struct Inner {
     /// Held over the commit of a large unit.
     pub large: Mutex<()>,
     pub cache: Option<read::Cache>,
+    /// What of content of files was read a short while ago.
+    pub once: once::Once,
     pub windows: Option<Mutex<windows::Windows>>,
     pub ahead: Mutex<ahead::Ahead>,
     /// Reads of committed blocks, counted so that somebody can tell whether anybody works.

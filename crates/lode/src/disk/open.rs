@@ -454,6 +454,7 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         shape,
         disk,
         cache: read::cache(cache_bytes),
+        once: super::once::Once::new(),
         windows,
         ahead: crate::sync::Mutex::default(),
         reads: crate::sync::AtomicU64::new(0),

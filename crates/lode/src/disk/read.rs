@@ -91,11 +91,24 @@ enum Source {
 
 /// What a longer read brings in is not put into the cache: it would drive out what is read again.
 const CACHED_MAX: usize = 128 << 10;
+/// Blocks of files that are larger than this are content mostly.
+const SMALL: usize = 1024;
 /// A read of no more blocks than this may be answered out of windows.
 const FEW: usize = 4;
 /// Stretches of so many bytes are read into where they belong, whatever lies about them: below that one read of two
 /// stretches and a copy take less time than two reads.
 const DIRECT_MIN: usize = 1 << 20;
+
+/// What is read.
+#[derive(Clone, Copy)]
+struct Asked {
+    list: ListId,
+    /// It is a list of files. Whoever reads content of files has a cache of his own mostly: what is read of it once takes no
+    /// room in this one.
+    of_files: bool,
+    block_bytes: u32,
+    first: u64,
+}
 
 type Sources = SmallVec<[Source; 1]>;
 /// Blocks by their number in a read, with their places and checksums.
@@ -124,14 +137,14 @@ impl Inner {
             return done;
         }
         loop {
-            let sources = match self.sources(of, block_bytes, first, into, &has) {
-                Ok(sources) => sources,
+            let (sources, of_files) = match self.sources(of, block_bytes, first, into, &has) {
+                Ok(found) => found,
                 Err(ColdLeaf(key)) => {
                     self.load(key)?;
                     continue;
                 }
             };
-            let wrong = self.fetch(of.list, block_bytes, first, &sources, into);
+            let wrong = self.fetch(Asked { list: of.list, of_files, block_bytes, first }, &sources, into);
             let Err(error) = wrong else { return Ok(()) };
             if self.unchanged(of, first, &sources) {
                 return Err(error);
@@ -174,8 +187,9 @@ impl Inner {
         first: u64,
         into: &mut [u8],
         has: impl Fn(u64) -> bool,
-    ) -> std::result::Result<Sources, ColdLeaf> {
+    ) -> std::result::Result<(Sources, bool), ColdLeaf> {
         let mut core = self.core.lock();
+        let of_files = core.state.is_file_list(of.list);
         let mut sources = Sources::with_capacity(into.len() / index(block_bytes));
         for (n, into) in into.chunks_mut(index(block_bytes)).enumerate() {
             let block = first + len_u64(n);
@@ -194,7 +208,7 @@ impl Inner {
                 Some((place, checksum)) => source(&core, place, checksum, into),
             });
         }
-        Ok(sources)
+        Ok((sources, of_files))
     }
 
     fn unchanged(&self, of: View, first: u64, sources: &[Source]) -> bool {
@@ -207,7 +221,8 @@ impl Inner {
         })
     }
 
-    fn fetch(&self, list: ListId, block_bytes: u32, first: u64, sources: &[Source], into: &mut [u8]) -> Result<()> {
+    fn fetch(&self, asked: Asked, sources: &[Source], into: &mut [u8]) -> Result<()> {
+        let Asked { list, block_bytes, first, .. } = asked;
         let mut missing = Missing::new();
         for (n, (source, into)) in sources.iter().zip(into.chunks_mut(index(block_bytes))).enumerate() {
             match source {
@@ -232,7 +247,7 @@ impl Inner {
         if missing.is_empty() {
             return Ok(());
         }
-        self.fetch_from_medium(list, block_bytes, first, &missing, into)
+        self.fetch_from_medium(asked, &missing, into)
     }
 
     /// Takes out of `missing` what windows have. Of one read one miss counts.
@@ -251,14 +266,8 @@ impl Inner {
 
     /// Long stretches of blocks that are stored as they are come into where they belong; others by way of a buffer,
     /// those that lie close together in one read.
-    fn fetch_from_medium(
-        &self,
-        list: ListId,
-        block_bytes: u32,
-        first: u64,
-        missing: &[(usize, Location, u32)],
-        into: &mut [u8],
-    ) -> Result<()> {
+    fn fetch_from_medium(&self, asked: Asked, missing: &[(usize, Location, u32)], into: &mut [u8]) -> Result<()> {
+        let Asked { list, of_files, block_bytes, first } = asked;
         let runs = runs_of(missing, block_bytes);
         let is_direct = |run: &Range<usize>| {
             is_whole(missing[run.start].1, block_bytes)
@@ -314,6 +323,10 @@ impl Inner {
         if let Some(cache) = self.cache.as_ref().filter(|_| into.len() <= CACHED_MAX) {
             for (n, place, checksum) in missing {
                 let bytes = &into[n * index(block_bytes)..(n + 1) * index(block_bytes)];
+                let once = of_files && is_whole(*place, block_bytes) && bytes.len() > SMALL;
+                if once && !self.once.is_again(*place) {
+                    continue;
+                }
                 cache.insert(place.0, CachedBlock::new(*checksum, bytes));
             }
         }
