@@ -88,6 +88,7 @@ impl Files {
         let mut unit = RwLockUpgradableReadGuard::upgrade(unit);
         let taken = unit.as_mut().ok_or_else(ended)?;
         let position = self.commit_merged(txn, taken, &merged).inspect_err(|_| self.give_back_lists(&merged.lists))?;
+        self.locks.all_changed(position);
         *unit = None;
         drop(unit);
         let state = std::mem::take(&mut *txn.state.lock());

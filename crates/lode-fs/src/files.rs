@@ -231,7 +231,7 @@ impl Files {
             numbers: Mutex::new(Numbers::new()),
             spare: Mutex::default(),
             promises: Promises::default(),
-            locks: Locks::new(),
+            locks: Locks::new(disk.position()),
             gate: RwLock::new(()),
             commits: AtomicU64::new(0),
             moves: Mutex::new(()),
@@ -302,6 +302,13 @@ impl Files {
         settled
     }
 
+    /// What was done to this inode so far survives the loss of power.
+    pub fn sync_one(&self, ino: Ino) -> Result<()> {
+        let settled = self.settle_and_tell();
+        self.disk.flush_up_to(self.locks.position(ino), Survive::Power)?;
+        settled
+    }
+
     /// An operation on what is committed, that may change these inodes.
     pub fn change(&self, inodes: &[Ino]) -> Op<'_> {
         loop {
@@ -311,14 +318,14 @@ impl Files {
             let gate = self.gate.read();
             let locked = self.locks.write(inodes);
             if planted::is(Bug::GatheredComesLate) || !self.is_gathered(inodes) {
-                return Op::new(self, Seen::Now { _locked: locked, _gate: Some(gate) });
+                return Op::new(self, Seen::Now { locked, _gate: Some(gate) });
             }
         }
     }
 
     /// What is committed, for who has the gate alone.
     pub fn alone(&self) -> Op<'_> {
-        Op::new(self, Seen::Now { _locked: self.locks.read(&[]), _gate: None })
+        Op::new(self, Seen::Now { locked: self.locks.read(&[]), _gate: None })
     }
 
     /// Looks at what is committed of these inodes, at one instant: again, if a transaction was committed meanwhile.
@@ -351,7 +358,7 @@ impl Files {
                 self.settle();
                 continue;
             }
-            let op = Op::new(self, Seen::Now { _locked: locked, _gate: None });
+            let op = Op::new(self, Seen::Now { locked, _gate: None });
             let found = look(&op);
             if self.commits.load(Ordering::Acquire) == commits {
                 return found;

@@ -281,7 +281,8 @@ impl Files {
             op.put_inode(&inode);
         }
         write_staged(self, &mut unit, &op.into_staged().0, &mut false)?;
-        unit.commit()?;
+        let at = unit.commit()?;
+        state.files.keys().for_each(|ino| self.locks.changed(&[*ino], at));
         Ok(())
     }
 }

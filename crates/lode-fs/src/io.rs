@@ -138,9 +138,9 @@ impl View {
     }
 
     /// What was done to an inode survives the loss of power. Others' changes may, too.
-    pub fn flush(&self, _ino: Ino) -> Result<()> {
+    pub fn flush(&self, ino: Ino) -> Result<()> {
         match &self.of {
-            Of::Now => self.files.sync(),
+            Of::Now => self.files.sync_one(ino),
             // Nothing of a transaction counts before its commit.
             Of::Transaction(_) | Of::Snapshot(_) => Ok(()),
         }

@@ -44,7 +44,7 @@ enum Step<'a> {
 /// What an operation sees and holds.
 pub(crate) enum Seen<'a> {
     /// What is committed; nobody else changes what was locked.
-    Now { _locked: Locked<'a>, _gate: Option<parking_lot::RwLockReadGuard<'a, ()>> },
+    Now { locked: Locked<'a>, _gate: Option<parking_lot::RwLockReadGuard<'a, ()>> },
     /// What is committed, to be looked at only.
     Look,
     /// What a transaction sees.
@@ -248,8 +248,10 @@ impl<'a> Op<'a> {
     fn finish_at<T>(mut self, then: impl FnOnce(Lsn) -> T) -> Result<T> {
         let mut seen = std::mem::replace(&mut self.seen, Seen::Look);
         let lsn = match &mut seen {
-            Seen::Now { .. } => {
+            Seen::Now { locked, .. } => {
                 let lsn = self.finish_now()?;
+                locked.changed(lsn);
+                self.files.locks.changed(&self.numbers, lsn);
                 self.files.free_numbers(&self.freed);
                 lsn
             }

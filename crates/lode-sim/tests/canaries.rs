@@ -169,6 +169,7 @@ fn bugs_of_the_file_system_are_found() {
         Bug::WithinNotAsked,
         Bug::GatheredComesLate,
         Bug::GatheredNotSeen,
+        Bug::NewNotFlushed,
     ];
     for bug in all {
         set(Some(bug));

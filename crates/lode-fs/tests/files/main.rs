@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod damage;
+mod flush;
 mod gathered;
 mod limits;
 mod nested;

@@ -109,6 +109,8 @@ pub(super) struct Run {
     names: Vec<Vec<u8>>,
     pub now: i64,
     flushed: usize,
+    /// What of each inode says that it was changed, and the state in which it was last.
+    changed: BTreeMap<Node, (Marks, usize)>,
     pub recording: Recording,
     pub transactions: Vec<Open>,
     pub begun: usize,
@@ -117,6 +119,9 @@ pub(super) struct Run {
     /// So many blocks are still to be written over, one after the other.
     burst: u64,
 }
+
+/// Version, turns, names, time of the last change.
+type Marks = (u64, u64, u32, Time);
 
 pub(super) type Step<T = ()> = Result<T, String>;
 
@@ -142,6 +147,7 @@ pub fn run(setup: &Setup) -> (Step, Recording) {
         names,
         now: 1,
         flushed: 0,
+        changed: BTreeMap::new(),
         recording: Recording::default(),
         transactions: Vec::new(),
         begun: 0,
@@ -227,6 +233,13 @@ impl Run {
             self.recording.words.push(words.to_owned());
         }
         let states = self.recording.states.len() - 1;
+        for (node, inode) in &self.tree.inodes {
+            let marks = (inode.version, inode.turns, inode.names, inode.changed);
+            match self.changed.get(node) {
+                Some((known, _)) if *known == marks => {}
+                _ => drop(self.changed.insert(*node, (marks, states))),
+            }
+        }
         if words.ends_with("made") || words.ends_with("flushed") {
             self.flushed = states;
         }
@@ -455,10 +468,7 @@ impl Run {
                 view.release(self.ino(node), count, now).map_err(wrong)?;
                 format!("let go of {node}")
             }
-            12 => {
-                self.fs().sync().map_err(wrong)?;
-                "flushed".to_owned()
-            }
+            12 => self.flush()?,
             13 => {
                 self.disk.as_ref().expect("open").checkpoint().map_err(wrong)?;
                 "checkpoint".to_owned()
@@ -482,6 +492,22 @@ impl Run {
                 "opened again, flushed".to_owned()
             }
         })
+    }
+
+    /// Everything, or what was done to one inode.
+    fn flush(&mut self) -> Step<String> {
+        // Drawn apart, as above.
+        let mut rng = Rng::new(mix(self.setup.seed, u64::try_from(self.now).expect("positive")));
+        if self.within || rng.percent(50) {
+            self.fs().sync().map_err(wrong)?;
+            return Ok("flushed".to_owned());
+        }
+        let nodes = self.nodes(|_| true);
+        let node = *rng.pick(&nodes);
+        self.view().flush(self.ino(node)).map_err(wrong)?;
+        let through = self.changed.get(&node).map_or(0, |(_, state)| *state);
+        self.flushed = self.flushed.max(through);
+        Ok(format!("flushed as far as {node} was changed"))
     }
 
     /// Whole blocks here and there in a large file, over what it has.

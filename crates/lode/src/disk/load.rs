@@ -4,16 +4,19 @@
 use super::{Core, Inner};
 use crate::error::{Error, Result};
 use crate::map::leaf::Leaf;
-use crate::map::{Pending, Slot, page};
+use crate::map::{MapSection, Slot, page};
 use crate::objects;
 use crate::state::{ColdLeaf, LeafKey, State};
-use crate::types::{ListId, Location, len_u64};
+use crate::types::{ListId, Location, index, len_u64};
 use smallvec::SmallVec;
+use std::ops::Range;
 
 /// Memory is summed up whenever so many leaves are new.
 const LOOK_EVERY: u64 = 256;
 /// So many sections are looked at in one hold of the lock.
 const SECTIONS_A_STEP: u32 = 64;
+/// So many leaves are loaded at once.
+const ALONG_MOST: u32 = 8;
 
 impl Inner {
     /// Loads every cold leaf among the blocks `first..end` of a list.
@@ -110,63 +113,38 @@ impl Inner {
         Ok(blocks)
     }
 
-    /// Loads one leaf. Returns also if it is loaded already, or gone.
+    /// Loads one leaf, and a few behind it if the one before it is loaded: somebody comes along. Returns also if it is loaded
+    /// already, or gone.
     pub fn load(&self, key: LeafKey) -> Result<()> {
         let what = format!("the map of list {}, section {} leaf {}", key.list.0, key.section, key.leaf);
         loop {
-            let objects: Vec<_> = {
+            let (objects, leaves) = {
                 let core = self.core.lock();
                 let Some(section) = core.state.map_section(key.list, key.section) else { return Ok(()) };
-                if !matches!(section.slots.get(crate::types::index(key.leaf)), Some(Slot::Cold)) {
+                let leaves = cold_from(section, key.leaf);
+                if leaves.is_empty() {
                     return Ok(());
                 }
-                section.meta.objects().copied().collect()
+                (section.meta.objects().copied().collect::<Vec<_>>(), leaves)
             };
-            let mut pages = Vec::new();
-            let mut failed = None;
-            for object in &objects {
-                match objects::read_leaf(&*self.medium, object, key.leaf, &what) {
-                    Ok(Some(page)) => pages.push(page),
-                    Ok(None) => {}
-                    Err(error) => failed = Some(error),
-                }
-            }
-            let mut leaf = Box::new(Leaf::new(self.shape.leaf_blocks()));
-            for bytes in &pages {
-                if page::apply(bytes, &mut leaf).is_none() {
-                    failed.get_or_insert_with(|| Error::corrupt(&what, "a page of the map", "bytes that are none"));
-                }
-            }
+            let read = objects::read_leaves(&*self.medium, &objects, leaves, &what);
+            let mut leaves: Vec<(u32, Result<Box<Leaf>>)> = (key.leaf..)
+                .zip(read)
+                .map(|(leaf, pages)| (leaf, pages.and_then(|pages| applied(&pages, self.shape.leaf_blocks(), &what))))
+                .collect();
             let mut core = self.core.lock();
             let Some(section) = core.state.map_section_mut(key.list, key.section) else { return Ok(()) };
             if !section.meta.objects().eq(objects.iter()) {
                 crate::mark("load: section written again meanwhile");
                 continue; // It was written again meanwhile: what was read may be erased already.
             }
-            if let Some(error) = failed {
-                return Err(error);
+            let wanted = leaves.remove(0);
+            let mut made = u64::from(section.warm(wanted.0, wanted.1?));
+            // What is wrong with another one is told to who wants it.
+            for (number, leaf) in leaves {
+                made += u64::from(leaf.is_ok_and(|leaf| section.warm(number, leaf)));
             }
-            let slot = &mut section.slots[crate::types::index(key.leaf)];
-            if !matches!(slot, Slot::Cold) {
-                return Ok(());
-            }
-            for pending in section.pending.remove(&key.leaf).unwrap_or_default() {
-                match pending {
-                    Pending::Put { block, place, checksum } => {
-                        leaf.set(u32::from(block), place, checksum);
-                    }
-                    Pending::Clear { from, end } => {
-                        crate::mark("load: replayed discard on a cold leaf");
-                        for at in from..end {
-                            if leaf.get(at).is_some() {
-                                leaf.set(at, Location::NONE, 0);
-                            }
-                        }
-                    }
-                }
-            }
-            *slot = Slot::Loaded(leaf);
-            core.state.leaves_made += 1;
+            core.state.leaves_made += made;
             return Ok(());
         }
     }
@@ -204,6 +182,24 @@ impl Inner {
             crate::mark("map: leaves dropped from memory");
         }
         dropped
+    }
+}
+
+/// The leaves to load when this one is wanted; none: it is not cold.
+fn cold_from(section: &MapSection, leaf: u32) -> Range<u32> {
+    let slot = |leaf: u32| section.slots.get(index(leaf));
+    let is_cold = |leaf: &u32| matches!(slot(*leaf), Some(Slot::Cold));
+    let comes_along = leaf.checked_sub(1).is_some_and(|before| matches!(slot(before), Some(Slot::Loaded(_))));
+    let most = if comes_along { ALONG_MOST } else { 1 };
+    leaf..(leaf..leaf + most).take_while(is_cold).last().map_or(leaf, |last| last + 1)
+}
+
+/// The leaf that pages make, the oldest first.
+fn applied(pages: &[Vec<u8>], blocks: u32, what: &str) -> Result<Box<Leaf>> {
+    let mut leaf = Box::new(Leaf::new(blocks));
+    match pages.iter().all(|page| page::apply(page, &mut leaf).is_some()) {
+        true => Ok(leaf),
+        false => Err(Error::corrupt(what, "a page of the map", "bytes that are none")),
     }
 }
 

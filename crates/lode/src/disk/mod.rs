@@ -20,6 +20,7 @@ pub(crate) mod pace;
 pub(crate) mod put;
 pub(crate) mod read;
 mod ahead;
+mod along;
 mod discard;
 mod grow;
 mod recount;
@@ -207,6 +208,7 @@ pub(crate) struct Inner {
     pub once: once::Once,
     pub windows: Option<Mutex<windows::Windows>>,
     pub ahead: Mutex<ahead::Ahead>,
+    pub along: Mutex<along::Along>,
     /// Reads of committed blocks, counted so that somebody can tell whether anybody works.
     pub reads: AtomicU64,
     pub next_unit: AtomicU64,

@@ -457,6 +457,7 @@ fn build(medium: Arc<dyn Medium>, options: OpenOptions, recovered: Recovered) ->
         once: super::once::Once::new(),
         windows,
         ahead: crate::sync::Mutex::default(),
+        along: crate::sync::Mutex::new(super::along::Along::new(options.cache_bytes)),
         reads: crate::sync::AtomicU64::new(0),
         damaged: damage,
         core: Mutex::new(core),

@@ -4,7 +4,7 @@
 //! the medium. On a mismatch the places are looked up again: if any has changed, the read starts over whole; a
 //! mismatch at an unchanged place is damage.
 
-use super::stored::{READ, Unread};
+use super::stored::{READ, Unread, position};
 use super::{Core, Inner};
 use crate::error::{Error, Result};
 use crate::format::crc;
@@ -13,7 +13,7 @@ use crate::planted::{self, Bug};
 use crate::state::{ColdLeaf, State};
 use crate::sync::{MutexGuard, Ordering};
 use crate::types::{Kind, ListId, Location, SnapshotId, index, index64, len_u64};
-use lode_media::{Position, ReadRequest, ZoneId};
+use lode_media::ReadRequest;
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ pub(crate) fn cache(bytes: usize) -> Option<Cache> {
 }
 
 /// The blocks of a list as they are now, or as a snapshot sees them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct View {
     pub list: ListId,
     pub at: Option<SnapshotId>,
@@ -95,6 +95,8 @@ const CACHED_MAX: usize = 128 << 10;
 const SMALL: usize = 1024;
 /// A read of no more blocks than this may be answered out of windows.
 const FEW: usize = 4;
+/// What a long read asks for lies scattered from so many pieces on.
+const SCATTERED: usize = 4;
 /// Stretches of so many bytes are read into where they belong, whatever lies about them: below that one read of two
 /// stretches and a copy take less time than two reads.
 const DIRECT_MIN: usize = 1 << 20;
@@ -102,7 +104,7 @@ const DIRECT_MIN: usize = 1 << 20;
 /// What is read.
 #[derive(Clone, Copy)]
 struct Asked {
-    list: ListId,
+    of: View,
     /// It is a list of files. Whoever reads content of files has a cache of his own mostly: what is read of it once takes no
     /// room in this one.
     of_files: bool,
@@ -112,7 +114,7 @@ struct Asked {
 
 type Sources = SmallVec<[Source; 1]>;
 /// Blocks by their number in a read, with their places and checksums.
-type Missing = SmallVec<[(usize, Location, u32); 1]>;
+pub(super) type Missing = SmallVec<[(usize, Location, u32); 1]>;
 
 impl Inner {
     /// Fills `into` with `count` whole blocks of a list from `first` on, committed state.
@@ -144,7 +146,7 @@ impl Inner {
                     continue;
                 }
             };
-            let wrong = self.fetch(Asked { list: of.list, of_files, block_bytes, first }, &sources, into);
+            let wrong = self.fetch(Asked { of, of_files, block_bytes, first }, &sources, into);
             let Err(error) = wrong else { return Ok(()) };
             if self.unchanged(of, first, &sources) {
                 return Err(error);
@@ -222,7 +224,7 @@ impl Inner {
     }
 
     fn fetch(&self, asked: Asked, sources: &[Source], into: &mut [u8]) -> Result<()> {
-        let Asked { list, block_bytes, first, .. } = asked;
+        let Asked { of, block_bytes, first, .. } = asked;
         let mut missing = Missing::new();
         for (n, (source, into)) in sources.iter().zip(into.chunks_mut(index(block_bytes))).enumerate() {
             match source {
@@ -230,7 +232,7 @@ impl Inner {
                 Source::Sealed(sealed, place, checksum) => {
                     let stored = sealed.stored(*place).expect("found in this batch");
                     unpack(stored, *place, *checksum, into)
-                        .map_err(|problem| damaged(list, first + len_u64(n), *place, &problem))?;
+                        .map_err(|problem| damaged(of.list, first + len_u64(n), *place, &problem))?;
                 }
                 Source::Medium(place, checksum) => {
                     let cached = self.cache.as_ref().and_then(|cache| cache.get(&place.0));
@@ -243,6 +245,9 @@ impl Inner {
         }
         if missing.len() <= FEW {
             self.fetch_from_windows(block_bytes, &mut missing, into);
+        } else if into.len() > CACHED_MAX {
+            let scattered = runs_of(&missing, block_bytes).len() >= SCATTERED;
+            self.fetch_along(of, block_bytes, first, &mut missing, scattered, into);
         }
         if missing.is_empty() {
             return Ok(());
@@ -267,7 +272,7 @@ impl Inner {
     /// Long stretches of blocks that are stored as they are come into where they belong; others by way of a buffer,
     /// those that lie close together in one read.
     fn fetch_from_medium(&self, asked: Asked, missing: &[(usize, Location, u32)], into: &mut [u8]) -> Result<()> {
-        let Asked { list, of_files, block_bytes, first } = asked;
+        let Asked { of: View { list, .. }, of_files, block_bytes, first } = asked;
         let runs = runs_of(missing, block_bytes);
         let is_direct = |run: &Range<usize>| {
             is_whole(missing[run.start].1, block_bytes)
@@ -284,8 +289,7 @@ impl Inner {
             let (mine, behind) = from.split_at_mut(run.len() * index(block_bytes));
             (rest, skipped) = (behind, n + run.len());
             if is_direct(run) {
-                let at = Position { zone: ZoneId(place.zone()), offset: place.offset() };
-                direct.push(ReadRequest { at, into: mine, result: Ok(()) });
+                direct.push(ReadRequest { at: position(place), into: mine, result: Ok(()) });
             } else {
                 let blocks = missing[run.clone()].iter().zip(mine.chunks_mut(index(block_bytes)));
                 for ((n, place, checksum), into) in blocks {
@@ -312,8 +316,10 @@ impl Inner {
         drop(slots);
         for (run, result) in runs.iter().filter(|run| is_direct(run)).zip(results) {
             for (n, place, checksum) in &missing[run.clone()] {
-                let stored = &into[n * index(block_bytes)..(n + 1) * index(block_bytes)];
-                let done = result.clone().map_err(Unread::Medium).and_then(|()| check(stored, *checksum));
+                let stored = &mut into[n * index(block_bytes)..(n + 1) * index(block_bytes)];
+                // One bad sector says nothing of the others.
+                let read = if result.is_ok() { Ok(()) } else { self.medium.read(position(*place), stored) };
+                let done = read.map_err(Unread::Medium).and_then(|()| check(stored, *checksum));
                 done.unwrap_or_else(|problem| fail(*n, *place, problem));
             }
         }

@@ -20,6 +20,8 @@ pub(crate) struct Reach {
 
 /// For who reads a range: it is waited for.
 pub(super) const READ: Reach = Reach { gap: 16 << 10, most: 2 << 20, at_once: KEPT_MAX };
+/// For who reads along what follows.
+pub(super) const ALONG: Reach = Reach { gap: 16 << 10, most: 2 << 20, at_once: 8 << 20 };
 /// For who reads in bulk.
 const BULK: Reach = Reach { gap: 32 << 10, most: 512 << 10, at_once: 8 << 20 };
 
@@ -62,8 +64,8 @@ impl Drop for Lent {
 }
 
 /// Reads with their results.
-type Requests<'a> = SmallVec<[ReadRequest<'a>; 1]>;
-type Results = SmallVec<[lode_media::Result<()>; 1]>;
+pub(super) type Requests<'a> = SmallVec<[ReadRequest<'a>; 1]>;
+pub(super) type Results = SmallVec<[lode_media::Result<()>; 1]>;
 
 impl Inner {
     /// The stored bytes of places on the medium, verified: an error for each that is damaged.
@@ -127,7 +129,7 @@ impl Inner {
         results
     }
 
-    fn read_stretches<'b: 'a, 'a>(
+    pub(super) fn read_stretches<'b: 'a, 'a>(
         &self,
         stretches: &[Stretch],
         buffer: &'a mut [u8],
@@ -149,10 +151,14 @@ impl Inner {
 
     fn read_one_stored(&self, place: Location) -> lode_media::Result<Vec<u8>> {
         let mut bytes = vec![0; index(place.stored())];
-        let at = Position { zone: ZoneId(place.zone()), offset: place.offset() };
-        self.medium.read(at, &mut bytes)?;
+        self.medium.read(position(place), &mut bytes)?;
         Ok(bytes)
     }
+}
+
+/// Where a block is stored.
+pub(super) fn position(place: Location) -> Position {
+    Position { zone: ZoneId(place.zone()), offset: place.offset() }
 }
 
 /// Why stored bytes are not to be had.
@@ -173,16 +179,16 @@ impl std::fmt::Display for Unread {
 }
 
 /// Stored blocks that are read in one go.
-struct Stretch {
-    at: Position,
-    bytes: u32,
+pub(super) struct Stretch {
+    pub at: Position,
+    pub bytes: u32,
     /// Which they are, in the order of places.
-    members: std::ops::Range<usize>,
+    pub members: std::ops::Range<usize>,
 }
 
 impl Stretch {
     /// Stretches of places, given in order, none of which lies far behind the one before it.
-    fn of(order: &[usize], places: &[(Location, u32)], align: u32, reach: &Reach) -> impl Iterator<Item = Stretch> {
+    pub fn of(order: &[usize], places: &[(Location, u32)], align: u32, reach: &Reach) -> impl Iterator<Item = Stretch> {
         let Reach { gap, most, .. } = *reach;
         let place = |n: usize| places[order[n]].0;
         let mut next = 0;

@@ -11,7 +11,7 @@ pub(crate) mod page;
 mod sections;
 
 use crate::format::object::ObjectRef;
-use crate::types::{Location, Lsn};
+use crate::types::{Location, Lsn, index};
 use leaf::Leaf;
 pub(crate) use sections::{Sections, sections_of};
 use std::collections::BTreeMap;
@@ -82,6 +82,31 @@ pub(crate) struct MapSection {
 }
 
 impl MapSection {
+    /// Puts a leaf that was cold into memory, with what waits for it. False: it was there already.
+    pub fn warm(&mut self, number: u32, mut leaf: Box<Leaf>) -> bool {
+        let slot = &mut self.slots[index(number)];
+        if !matches!(slot, Slot::Cold) {
+            return false;
+        }
+        for pending in self.pending.remove(&number).unwrap_or_default() {
+            match pending {
+                Pending::Put { block, place, checksum } => {
+                    leaf.set(u32::from(block), place, checksum);
+                }
+                Pending::Clear { from, end } => {
+                    crate::mark("load: replayed discard on a cold leaf");
+                    for at in from..end {
+                        if leaf.get(at).is_some() {
+                            leaf.set(at, Location::NONE, 0);
+                        }
+                    }
+                }
+            }
+        }
+        *slot = Slot::Loaded(leaf);
+        true
+    }
+
     pub fn new(leaves: usize) -> MapSection {
         MapSection { slots: std::iter::repeat_with(Slot::default).take(leaves).collect(), ..MapSection::default() }
     }

@@ -1,6 +1,7 @@
 //! The engine through its public calls, on media in memory.
 #![allow(clippy::unwrap_used)]
 
+mod along;
 mod barriers;
 mod basics;
 mod cold;
@@ -13,6 +14,7 @@ mod grow;
 mod hints;
 mod kept_units;
 mod large;
+mod leaves;
 mod lists;
 mod memory;
 mod papers;

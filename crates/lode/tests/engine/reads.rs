@@ -11,7 +11,7 @@ const INODE: u64 = 512;
 /// Counts what is read, and has places that cannot be.
 pub struct Sore {
     pub ram: RamMedium,
-    bad: Mutex<Vec<Position>>,
+    pub bad: Mutex<Vec<Position>>,
     read_bytes: AtomicU64,
 }
 
