@@ -62,10 +62,10 @@ With -o hold=SIZE the last SIZE of the free space is for files: volumes on the s
 before they take of it. Files take of it when nothing else is left, and what they took is held again
 once there is space. It ends with the mount. What is free for files, df tells.
 
-What is written here and there in a large file, strictly, is put in the order of the file in memory,
-up to 64 MiB for two seconds at most, so that it can be read fast from front to back; -o gather=SIZE
-sets how much, 0 for none. It is no more lost in a crash than what other writes have in memory, and
-in no other order: whatever is done next comes behind it.
+What is written here and there in a large file is put in the order of the file in memory, up to
+64 MiB for two seconds at most, so that it can be read fast from front to back; -o gather=SIZE sets
+how much, 0 for none. It is no more lost in a crash than what other writes have in memory, and in no
+other order: whatever is done next comes behind it.
 
 By mount(8) and in /etc/fstab, once `make install` has put mount.fuse.lode into /sbin:
   mount -t fuse.lode disk.lode /mnt -o relaxed

@@ -318,7 +318,8 @@ impl Inner {
             for (n, place, checksum) in &missing[run.clone()] {
                 let stored = &mut into[n * index(block_bytes)..(n + 1) * index(block_bytes)];
                 // One bad sector says nothing of the others.
-                let read = if result.is_ok() { Ok(()) } else { self.medium.read(position(*place), stored) };
+                let told = result.is_ok() || run.len() == 1;
+                let read = if told { result.clone() } else { self.medium.read(position(*place), stored) };
                 let done = read.map_err(Unread::Medium).and_then(|()| check(stored, *checksum));
                 done.unwrap_or_else(|problem| fail(*n, *place, problem));
             }

@@ -100,14 +100,12 @@ impl Options {
         Ok(options)
     }
 
-    /// How much is gathered. Where the kernel keeps what is written for a while, it puts that in order itself.
+    /// How much is gathered. Where the kernel keeps what is written for a while, it has put that in order already, but in
+    /// shorter stretches.
     pub fn gathering(&self) -> Gathering {
-        let bytes = self.gather.and_then(|bytes| usize::try_from(bytes).ok());
-        match self.mount.order {
-            _ if self.mount.read_only => Gathering { bytes: 0, ..Gathering::default() },
-            Order::Strict => Gathering { bytes: bytes.unwrap_or(Gathering::default().bytes), ..Gathering::default() },
-            Order::Relaxed => Gathering { bytes: bytes.unwrap_or(0), ..Gathering::default() },
-        }
+        let bytes = self.gather.and_then(|bytes| usize::try_from(bytes).ok()).filter(|_| !self.mount.read_only);
+        let most = if self.mount.read_only { 0 } else { Gathering::default().bytes };
+        Gathering { bytes: bytes.unwrap_or(most), ..Gathering::default() }
     }
 
     fn take(&mut self, option: &str, sloppy: bool) -> Result<()> {
