@@ -129,7 +129,7 @@ pub struct Attributes {
 }
 
 /// What to change of an inode.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Who may what.
     pub permissions: Option<u32>,

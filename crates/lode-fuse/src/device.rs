@@ -202,7 +202,7 @@ impl Filesystem for Device {
         size: Option<u64>,
         accessed: Option<TimeOrNow>,
         modified: Option<TimeOrNow>,
-        _changed: Option<SystemTime>,
+        changed: Option<SystemTime>,
         _handle: Option<FileHandle>,
         _made: Option<SystemTime>,
         _backed_up: Option<SystemTime>,
@@ -226,7 +226,7 @@ impl Filesystem for Device {
         // The kernel says whether privileges are to go, but fuser does not pass it on: they go by a change of owner, and when
         // anybody but root cuts the file.
         let drops = uid.is_some() || gid.is_some() || (size.is_some() && request.uid() != 0);
-        attr(reply, &self.door.set_attributes(at(node), &changes, drops));
+        attr(reply, &self.door.set_attributes(at(node), &changes, drops, changed.map(time_of)));
     }
 
     fn readlink(&self, _request: &Request, node: INodeNo, reply: ReplyData) {

@@ -112,8 +112,8 @@ impl Ring {
             Asked::Lookup(name) => door.lookup(asker, node, name).map(Found::Looked),
             Asked::Attributes => door.attributes(node).map(Found::Attributes),
             Asked::Statx => door.attributes(node).map(Found::Statx),
-            Asked::SetAttributes { changes, drops } => {
-                door.set_attributes(node, &changes, drops).map(Found::Attributes)
+            Asked::SetAttributes { changes, drops, changed } => {
+                door.set_attributes(node, &changes, drops, changed).map(Found::Attributes)
             }
             Asked::ReadLink => door.read_link(node).map(Found::Bytes),
             Asked::Symlink { name, target } => door.make(asker, node, name, &New::link(target), 0).map(Found::Entry),

@@ -99,6 +99,10 @@ pub const ELSEWHERE: &[(&str, &str)] = &[
         "map: leaves dropped from memory",
         "needs more leaves than a small disk has: `crates/lode/tests/engine/memory.rs` reaches it",
     ),
+    (
+        "read: along",
+        "needs a list of more than 4 MiB that is read in order in long reads: `crates/lode/tests/engine/along.rs` reaches it",
+    ),
     ("read: blocks moved under a read", "needs two threads at one moment: a race, not a branch that a seed reaches"),
     (
         "recovery: footer lost, its batches are there",

@@ -35,7 +35,8 @@ Examples:
 Strict is the order if nothing else is asked for: what survives a crash is a prefix of what programs
 did, without any fsync (but for stores into shared mappings, and for a write that is longer than a
 mebibyte, which is several). With -o relaxed the kernel keeps written pages for a while, as other
-file systems do. fsync and sync mean the same in both.
+file systems do. In both, fsync makes durable what was done to that file, and all that was done
+before; sync everything. Reading a file does not change its time of access (as noatime elsewhere).
 
 With -o snapshots the root has a directory .snapshots: `mkdir /mnt/.snapshots/monday` keeps what is
 there now, durably and at once (with -o relaxed: what `sync` has written), `cp` brings a file back,

@@ -219,6 +219,41 @@ fn after_kill_9_a_prefix_of_writes_here_and_there_is_there_too() {
     });
 }
 
+/// A kernel that keeps pages keeps times, too, and tells them behind what it does.
+#[test]
+fn times_of_files_are_those_that_programs_saw_after_all() {
+    over_each(|| {
+        let scratch = Scratch::new();
+        let mounted = Mounted::new(&scratch);
+        let (disk, point) = (mounted.disk.clone(), mounted.at.clone());
+        mounted.stop();
+        let mounted = Mounted::again(&disk, &point, &["-o", "relaxed"]);
+        for name in ["a", "b", "c"] {
+            let file = fs::File::create(mounted.path(name)).unwrap();
+            file.write_all_at(name.as_bytes(), 0).unwrap();
+            file.sync_all().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(1100));
+        let file = fs::File::options().write(true).open(mounted.path("b")).unwrap();
+        file.write_all_at(b"more", 1).unwrap();
+        let set = fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH + Duration::new(7, 8));
+        fs::File::open(mounted.path("c")).unwrap().set_times(set).unwrap();
+        fs::rename(mounted.path("a"), mounted.path("d")).unwrap();
+        let seen = ["d", "b", "c"].map(|name| (name, fs::metadata(mounted.path(name)).unwrap()));
+        drop(file);
+        mounted.stop();
+        let mounted = Mounted::again(&disk, &point, &[]);
+        for (name, seen) in seen {
+            let found = fs::metadata(mounted.path(name)).unwrap();
+            assert_eq!(found.modified().unwrap(), seen.modified().unwrap(), "{name}");
+            let nanoseconds = |found: &fs::Metadata| found.ctime() * 1_000_000_000 + found.ctime_nsec();
+            let apart = nanoseconds(&found).abs_diff(nanoseconds(&seen));
+            assert!(apart < 1_000_000_000, "{name}: {apart} ns");
+        }
+        mounted.stop();
+    });
+}
+
 #[test]
 fn a_command_that_fails_leaves_no_trace_and_one_that_succeeds_counts_as_a_whole() {
     over_each(|| {

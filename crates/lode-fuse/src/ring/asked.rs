@@ -53,6 +53,7 @@ mod attribute {
     pub const MTIME: u32 = 1 << 5;
     pub const ATIME_NOW: u32 = 1 << 7;
     pub const MTIME_NOW: u32 = 1 << 8;
+    pub const CTIME: u32 = 1 << 10;
     pub const KILL_SUIDGID: u32 = 1 << 11;
 }
 
@@ -78,6 +79,8 @@ pub(crate) enum Asked<'a> {
     SetAttributes {
         changes: Changes,
         drops: bool,
+        /// When the kernel has it changed.
+        changed: Option<Time>,
     },
     ReadLink,
     Symlink {
@@ -225,7 +228,8 @@ fn changes(fields: Fields<'_>, now: Time) -> Answer<Asked<'static>> {
         accessed: time(attribute::ATIME, attribute::ATIME_NOW, 32, 56)?,
         modified: time(attribute::MTIME, attribute::MTIME_NOW, 40, 60)?,
     };
-    Ok(Asked::SetAttributes { changes, drops: set(attribute::KILL_SUIDGID) })
+    let changed = time(attribute::CTIME, 0, 48, 64)?;
+    Ok(Asked::SetAttributes { changes, drops: set(attribute::KILL_SUIDGID), changed })
 }
 
 /// `struct fuse_copy_file_range_in`.

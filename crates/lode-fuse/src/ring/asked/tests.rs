@@ -60,10 +60,22 @@ fn operations_are_taken_from_their_places() {
 #[test]
 fn only_what_is_marked_as_valid_is_set() {
     let valid = |valid: u32| {
-        let all =
-            [(0, u64::from(valid)), (16, 5), (32, 10), (40, 11), (56, 1 | 2 << 32), (68, 0o104_755), (76, 1 | 2 << 32)];
+        let all = [
+            (0, u64::from(valid)),
+            (16, 5),
+            (32, 10),
+            (40, 11),
+            (48, 12),
+            (56, 1 | 2 << 32),
+            (64, 3),
+            (68, 0o104_755),
+            (76, 1 | 2 << 32),
+        ];
         match asked(op::SETATTR, &fields(&all), b"").unwrap() {
-            Asked::SetAttributes { changes, drops } => (changes, drops),
+            Asked::SetAttributes { changes, drops, changed } => {
+                assert_eq!(changed, (valid & attribute::CTIME != 0).then_some(Time::new(12, 3)));
+                (changes, drops)
+            }
             other => panic!("{other:?}"),
         }
     };
@@ -73,6 +85,8 @@ fn only_what_is_marked_as_valid_is_set() {
     let (all, drops) = valid(0x3f | attribute::KILL_SUIDGID);
     assert_eq!((all.permissions, all.uid, all.gid, all.size, drops), (Some(0o4755), Some(1), Some(2), Some(5), true));
     assert_eq!((all.accessed, all.modified), (Some(Time::new(10, 1)), Some(Time::new(11, 2))));
+    let (times, _) = valid(attribute::MTIME | attribute::CTIME);
+    assert_eq!((times.accessed, times.modified), (None, Some(Time::new(11, 2))));
     let (now, _) = valid(attribute::MTIME | attribute::MTIME_NOW);
     assert_eq!((now.accessed, now.modified), (None, Some(Time(7))));
 }
