@@ -19,6 +19,7 @@ use crate::content::FIRST_BYTES;
 use crate::error::{Error, Result};
 use crate::files::{FileSystem, Files};
 use crate::format::{BLOCK, BLOCK_LEN};
+use crate::joined::Begun;
 use crate::op::{Op, Seen, u64_of, usize_of, write_staged};
 use crate::types::{Ino, Kind, Time, Which};
 use lode::{ListId, Reservation};
@@ -55,13 +56,15 @@ impl Default for Gathering {
 pub(crate) struct Gathered {
     /// Something may be.
     on: AtomicBool,
-    /// Something is.
-    any: AtomicBool,
-    state: Mutex<State>,
+    /// Pieces of writes are kept that may go on.
+    pub joins: AtomicBool,
+    /// Something is gathered, or kept.
+    pub any: AtomicBool,
+    pub state: Mutex<State>,
 }
 
 #[derive(Default)]
-struct State {
+pub(crate) struct State {
     /// Blocks that are gathered at most.
     most: usize,
     after: u32,
@@ -71,6 +74,7 @@ struct State {
     slots: BTreeMap<(ListId, u64), usize>,
     bytes: Vec<u8>,
     space: Option<Reservation>,
+    pub begun: Option<Begun>,
     /// Nothing came since the last look.
     quiet: bool,
     /// What was told to nobody yet.
@@ -164,7 +168,7 @@ impl FileSystem {
     /// Hands to the disk what is gathered. The memory for it is given back if nothing was for a while.
     pub fn settle(&self) {
         let gathered = &self.files.gathered;
-        if gathered.on.load(Ordering::Relaxed) {
+        if gathered.on.load(Ordering::Relaxed) || gathered.any.load(Ordering::Acquire) {
             let mut state = gathered.state.lock();
             self.files.settle_all(&mut state);
             if std::mem::replace(&mut state.quiet, true) {
@@ -188,6 +192,9 @@ impl Files {
         let _gate = self.gate.read();
         let _locked = self.locks.write(&[ino]);
         let mut state = self.gathered.state.lock();
+        if state.begun.is_some() {
+            self.settle_all(&mut state);
+        }
         // What is wrong with the file is told by the write itself.
         let Ok(Some(file)) = self.gathers(&mut state, ino, offset..end) else { return false };
         state.take(ino, File { modified: now, ..file }, offset, bytes);
@@ -229,7 +236,8 @@ impl Files {
     pub fn is_gathered(&self, inodes: &[Ino]) -> bool {
         self.gathered.any.load(Ordering::Acquire) && {
             let state = self.gathered.state.lock();
-            inodes.iter().any(|ino| state.files.contains_key(ino))
+            let begun = state.begun.as_ref().map(|begun| begun.ino);
+            inodes.iter().any(|ino| state.files.contains_key(ino) || begun == Some(*ino))
         }
     }
 
@@ -242,7 +250,7 @@ impl Files {
 
     /// As `settle`. What could not be written, for whatever reason, is told once, to who wants it to be durable.
     pub fn settle_and_tell(&self) -> Result<()> {
-        if !self.gathered.on.load(Ordering::Relaxed) {
+        if !self.gathered.on.load(Ordering::Relaxed) && !self.gathered.joins.load(Ordering::Relaxed) {
             return Ok(());
         }
         let mut state = self.gathered.state.lock();
@@ -257,14 +265,16 @@ impl Files {
         gate
     }
 
-    fn settle_all(&self, state: &mut State) {
-        if state.slots.is_empty() {
-            return;
-        }
-        if let Err(error) = self.settle_as_one(state) {
+    pub fn settle_all(&self, state: &mut State) {
+        if let Some(Err(error)) = state.begun.take().map(|begun| self.settle_begun(begun)) {
             state.failed.get_or_insert(error);
         }
-        state.clear();
+        if !state.slots.is_empty() {
+            if let Err(error) = self.settle_as_one(state) {
+                state.failed.get_or_insert(error);
+            }
+            state.clear();
+        }
         self.gathered.any.store(false, Ordering::Release);
     }
 

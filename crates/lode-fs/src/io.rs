@@ -11,7 +11,7 @@ use crate::view::{Of, View};
 const COPIED: u64 = 1 << 20;
 
 impl Op<'_> {
-    fn file(&self, ino: Ino) -> Result<Inode> {
+    pub(crate) fn file(&self, ino: Ino) -> Result<Inode> {
         let inode = self.inode(ino)?;
         match inode.kind() {
             Kind::File => Ok(inode),
@@ -62,7 +62,9 @@ impl View {
     /// Writes content as one step, whatever its length. `TooLarge`, `Full`.
     pub fn write(&self, ino: Ino, offset: u64, bytes: &[u8], now: Time) -> Result<()> {
         end_of(offset, u64_of(bytes.len()))?;
-        if matches!(self.of, Of::Now) && self.files.gather(ino, offset, bytes, now) {
+        if matches!(self.of, Of::Now)
+            && (self.files.join(ino, offset, bytes, now)? || self.files.gather(ino, offset, bytes, now))
+        {
             return Ok(());
         }
         let mut op = self.change(&[ino]);
@@ -135,6 +137,14 @@ impl View {
             done += u64_of(len);
         }
         Ok(done)
+    }
+
+    /// Everything that was done so far survives the loss of power.
+    pub fn flush_all(&self) -> Result<()> {
+        match &self.of {
+            Of::Now => self.files.sync(),
+            Of::Transaction(_) | Of::Snapshot(_) => Ok(()),
+        }
     }
 
     /// What was done to an inode survives the loss of power. Others' changes may, too.

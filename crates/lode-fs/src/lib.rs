@@ -13,6 +13,7 @@ mod format;
 mod gathered;
 mod inodes;
 mod io;
+mod joined;
 mod labels;
 mod locks;
 mod names;

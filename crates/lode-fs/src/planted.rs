@@ -25,6 +25,8 @@ pub enum Bug {
     GatheredComesLate,
     /// Who looks at a file does not see what of it is gathered.
     GatheredNotSeen,
+    /// A write that comes in two pieces is two operations.
+    PiecesApart,
     /// Who flushes a new file flushes nothing.
     NewNotFlushed,
 }

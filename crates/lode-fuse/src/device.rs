@@ -350,7 +350,7 @@ impl Filesystem for Device {
     }
 
     fn fsyncdir(&self, _request: &Request, node: INodeNo, _handle: FileHandle, _data: bool, reply: ReplyEmpty) {
-        empty(reply, self.door.flush(at(node)));
+        empty(reply, self.door.flush_all(at(node)));
     }
 
     fn readdir(&self, _request: &Request, node: INodeNo, _handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {

@@ -133,6 +133,7 @@ impl Ring {
             Asked::Write { offset, bytes, drops } => door.write(node, offset, bytes, drops).map(Found::Count),
             Asked::Statistics => door.statistics().map(Found::Statistics),
             Asked::Flush => door.flush(node).map(done),
+            Asked::FlushAll => door.flush_all(node).map(done),
             Asked::SetExtended { name, value, flags } => door.set_extended(node, name, value, flags).map(done),
             Asked::Extended { name, size } => self.extended(header, name, size).map(Found::Value),
             Asked::ExtendedNames { size } => {

@@ -170,6 +170,7 @@ fn bugs_of_the_file_system_are_found() {
         Bug::GatheredComesLate,
         Bug::GatheredNotSeen,
         Bug::NewNotFlushed,
+        Bug::PiecesApart,
     ];
     for bug in all {
         set(Some(bug));

@@ -13,7 +13,7 @@ use crate::shelf::Shelf;
 use crate::{image, output, space};
 use lode::{Disk, OpenOptions};
 use lode_fs::FileSystem;
-use lode_fuse::Mount;
+use lode_fuse::{Mount, Order};
 use lode_nbd::Server;
 use options::Options;
 use rustix::mount::{UnmountFlags, unmount};
@@ -36,7 +36,9 @@ Strict is the order if nothing else is asked for: what survives a crash is a pre
 did, without any fsync (but for stores into shared mappings, and for a write that is longer than a
 mebibyte, which is several). With -o relaxed the kernel keeps written pages for a while, as other
 file systems do. In both, fsync makes durable what was done to that file, and all that was done
-before; sync everything. Reading a file does not change its time of access (as noatime elsewhere).
+before; of a directory (`sync /mnt`) it makes everything durable, which a plain `sync` does not:
+Linux does not hand that on to a FUSE file system. Reading a file does not change its time of access
+(as noatime elsewhere).
 
 With -o snapshots the root has a directory .snapshots: `mkdir /mnt/.snapshots/monday` keeps what is
 there now, durably and at once (with -o relaxed: what `sync` has written), `cp` brings a file back,
@@ -146,6 +148,9 @@ pub fn run(mut arguments: Arguments) -> Result<Code> {
             fs.hold_space(options.hold)?;
         }
         fs.gather(options.gathering());
+        if options.mount.order == Order::Strict && !options.mount.read_only {
+            fs.join_writes();
+        }
         let took = started.elapsed();
         let files = Files { fs: fs.clone(), retained: options.retained.clone() };
         let shelf = Arc::new(Shelf::default());

@@ -4,6 +4,7 @@
 mod damage;
 mod flush;
 mod gathered;
+mod joined;
 mod limits;
 mod nested;
 mod promise;

@@ -35,6 +35,12 @@ impl Door {
         told(view.flush(ino))
     }
 
+    /// Of a directory. Linux does not hand `sync` on to whoever serves a mount: this is what is done instead.
+    pub fn flush_all(&self, node: Node) -> Answer<()> {
+        let (_, view, _) = self.at(node)?;
+        told(view.flush_all())
+    }
+
     pub fn allocate(&self, node: Node, offset: u64, length: u64, mode: u32) -> Answer<()> {
         let how = match mode {
             0 => Allocation::Grow,

@@ -123,6 +123,7 @@ pub(crate) enum Asked<'a> {
     },
     Statistics,
     Flush,
+    FlushAll,
     SetExtended {
         name: &'a [u8],
         value: &'a [u8],
@@ -271,7 +272,8 @@ pub(crate) fn decode<'a>(operation: u32, arguments: &[u8], payload: &'a [u8], no
             Asked::Write { offset: fields.u64(8)?, bytes, drops: fields.u32(20)? & WRITE_KILL_SUIDGID != 0 }
         }
         op::STATFS => Asked::Statistics,
-        op::FSYNC | op::FSYNCDIR => Asked::Flush,
+        op::FSYNC => Asked::Flush,
+        op::FSYNCDIR => Asked::FlushAll,
         op::SETXATTR => {
             let (name, behind) = name(payload)?;
             let value = behind.get(..fields.len(0)?).ok_or(Errno::INVAL)?;

@@ -66,6 +66,8 @@ pub struct Setup {
     pub big: bool,
     /// How much is gathered of writes here and there.
     pub gathered: Gathering,
+    /// Writes that begin within a block come in two pieces, as from a kernel, and count as one.
+    pub joined: bool,
 }
 
 impl Setup {
@@ -87,6 +89,7 @@ impl Setup {
                 let bytes = *rng.pick(&[0, 4096, 5 * 4096, 64 << 10, 1 << 20]);
                 Gathering { bytes, after: u32::from(rng.percent(50)) }
             },
+            joined: Rng::new(mix(seed, 0x101ED)).percent(50),
         }
     }
 }
@@ -188,6 +191,9 @@ impl Run {
         let disk = Arc::new(Disk::open(medium, &options()).map_err(wrong)?);
         let fs = FileSystem::open(&disk, Time(self.now)).map_err(wrong)?;
         fs.gather(self.setup.gathered);
+        if self.setup.joined {
+            fs.join_writes();
+        }
         (self.view, self.fs, self.disk) = (Some(fs.holding_view()), Some(fs), Some(disk));
         Ok(())
     }
@@ -545,14 +551,35 @@ impl Run {
     }
 
     fn write(&mut self, node: Node, offset: u64, bytes: &[u8]) -> Step<String> {
-        let (before, now) = (self.tree.clone(), Time(self.now));
+        let (mut before, now) = (self.tree.clone(), Time(self.now));
         let right = self.asked(node);
         if right.is_ok() {
             self.tree.write(node, offset, bytes, now);
         }
-        let found = self.view().write(self.ino(node), offset, bytes, now);
+        let (view, ino) = (self.view(), self.ino(node));
+        let cut = self.cut(offset, bytes.len());
+        let mut found = Ok(());
+        if let Some(cut) = cut {
+            found = view.write(ino, offset, &bytes[..cut], now);
+            if found.is_ok() {
+                // It counts, even if there is no room for the rest.
+                before.write(node, offset, &bytes[..cut], now);
+            }
+        }
+        if found.is_ok() {
+            let rest = cut.unwrap_or(0);
+            found = view.write(ino, offset + wide(rest), &bytes[rest..], now);
+        }
         self.settle(before, found, right)?;
-        Ok(format!("write {} bytes at {offset} of {node}", bytes.len()))
+        Ok(format!("write {} bytes at {offset} of {node}, cut behind {cut:?}", bytes.len()))
+    }
+
+    /// Where a kernel that lacks the page in which a write begins cuts it.
+    fn cut(&self, offset: u64, len: usize) -> Option<usize> {
+        let mut rng = Rng::new(mix(self.setup.seed, offset));
+        let folio = 4096 << rng.below(3);
+        let cut = narrow(offset.next_multiple_of(folio) - offset);
+        (self.setup.joined && !self.within && !offset.is_multiple_of(4096) && cut < len).then_some(cut)
     }
 
     /// Whether a node has content to change.
