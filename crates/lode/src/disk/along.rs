@@ -20,8 +20,8 @@ use lode_media::AlignedBuffer;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of a list that are read together.
-const CHUNK: usize = 4 << 20;
+/// Bytes of a list that are read together. A longer read has long pieces by itself.
+pub(super) const CHUNK: usize = 4 << 20;
 /// So many chunks are held, unless the cache is small: they take at most an eighth of what it may, and as much memory waits
 /// to be filled again.
 const HELD_MAX: usize = 2;

@@ -245,7 +245,7 @@ impl Inner {
         }
         if missing.len() <= FEW {
             self.fetch_from_windows(block_bytes, &mut missing, into);
-        } else if into.len() > CACHED_MAX {
+        } else if (CACHED_MAX + 1..=super::along::CHUNK).contains(&into.len()) {
             let scattered = runs_of(&missing, block_bytes).len() >= SCATTERED;
             self.fetch_along(of, block_bytes, first, &mut missing, scattered, into);
         }
